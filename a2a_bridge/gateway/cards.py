@@ -98,8 +98,8 @@ def synthesise_card(interface: hub.AgentInterface) -> hub.AgentCard:
     """The smallest card for an agent without one (spec 4.4.1 REQUIRED members, honest texts).
 
     Streaming is declared, because clients do not use it otherwise; the agent itself rejects it if necessary.
-    Push notifications are not declared: a client that waits for lost notifications is worse off than one that
-    polls.
+    Push notifications are not declared: a client that waits for lost notifications is worse off than a client
+    that polls.
     """
     place = without_query_values(interface.url)
     return hub.AgentCard(
@@ -119,13 +119,13 @@ def synthesise_card(interface: hub.AgentInterface) -> hub.AgentCard:
 #: seconds between two readings that doubts cause, at first and after many without a change
 LEAST = 5.0
 MOST = 60.0
-#: seconds for which a card is kept, whatever it says
+#: seconds for which a card is kept, also with a shorter Cache-Control
 _FRESHEST = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class CardReading:
-    """A card of an agent and what it means for the gateway."""
+    """A card of an agent, and the interfaces of it that the gateway dials."""
 
     card: hub.AgentCard
     #: the interfaces to dial, best first
@@ -150,11 +150,11 @@ class CardRefresh:
     1. The card is read again when it is no longer fresh by its Cache-Control, at the latest after `interval`;
        and when calls fail as if the agent had another card by now: at most once in `LEAST` seconds, and less
        often, up to once in `MOST` seconds, while that shows no change.
-    2. A card that cannot be read or used changes nothing. One log line for the first failure of a series, one
-       for its end, one for each change.
+    2. A card that cannot be read or used changes nothing. A log line tells the first failure of a series, its
+       end, and each change.
 
-    known: the reading at the start. apply: uses another one; raises A2AError or ValueError if
-    it cannot be used. interval, least: seconds. sleep: waits for that long.
+    known: the reading at the start. apply: uses another reading; raises A2AError or ValueError if it cannot
+    be used. interval, least: seconds. sleep: waits for that long.
     """
 
     def __init__(
@@ -236,8 +236,8 @@ class CardRefresh:
 
 class CardReader:
     """A `ReadCard` for the card at a URL, with the interfaces that a gateway dials. resolver: keeps the ETag
-    of the card. options: those of the gateway, with the URL that the operator named. binding, version: only
-    interfaces of these, unless empty.
+    of the card. options: the options of the gateway, with the URL that the operator named. binding, version:
+    only interfaces of these, unless empty.
     """
 
     def __init__(

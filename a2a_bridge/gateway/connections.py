@@ -1,10 +1,10 @@
 """The connections of a gateway to its agent, with the services right above them. They change with its card.
 
 Rules:
-1. Another address of the agent replaces connections only. What else the services depend on (`_Shape`:
-   version, tenant, resumption) replaces the services, too.
-2. A change happens between two calls. Calls and streams that run finish where they began; what they use is
-   closed after the last of them.
+1. Another address of the agent replaces connections only. Another `_Shape` (version, tenant, resumption)
+   replaces the services, too.
+2. A change happens between two calls. Calls and streams that run finish where they began; their connections
+   are closed after the last of them.
 3. A gateway is not ready while the last call reached no interface of its agent (`rejection`). Without
    readiness no caller comes, so the gateway itself asks the lost agent again (`ask_while_gone`): for a task
    that nobody has. It asks nothing while the agent can be reached.
@@ -52,7 +52,7 @@ _LOOK = 0.25
 
 
 class _Shape(NamedTuple):
-    """What the services above the connections depend on."""
+    """The facts that the services above the connections depend on."""
 
     dialect: Dialect
     binding: str
@@ -163,7 +163,7 @@ class Connections:
         await self._current.failover.aclose()
 
     async def _open(self, candidates: Sequence[Candidate]) -> Failover:
-        """Connections to those that can be dialled at all. Raises UNSUPPORTED_OPERATION, ValueError."""
+        """Connections to the candidates that can be dialled. Raises UNSUPPORTED_OPERATION, ValueError."""
         ranked = with_endpoints(candidates, self._upstream.endpoints)
         options = with_patience(self._options, len(ranked))
         upstreams = [Upstream(candidate, options, dial=self._dial, rank=rank) for rank, candidate in ranked]
@@ -190,7 +190,8 @@ class Connections:
         sharing = StreamSharing(
             Unstreamed(SilenceLimit(failover, limit) if limit else failover),
             self._replay,
-            # A stream that it opens again needs what the credentials of its caller are made from.
+            # A stream that it opens again needs the parameters that the credentials of its caller are made
+            # from.
             forward=self._options.forward | made_from,
             is_final=is_final,
             resumes=shape.resumes,
@@ -247,7 +248,8 @@ class UpstreamOptions:
     See docs/upstreams.md. Times in seconds.
     """
 
-    #: what proves the caller to the agent; None: what the options of the client side and of the edge say
+    #: the credentials that prove the caller to the agent; None: as the options of the client side and of the
+    #: edge say
     credentials: UpstreamCredentials | None = None
     #: repetitions of a call that could not reach the agent, and of a read that it was not ready for; 0: none
     retries: int = 2
@@ -295,8 +297,8 @@ class Router:
     3. If the upstream's interface has a tenant, the gateway gives access to that tenant only: a caller with
        another tenant is rejected, so that callers reach only tenants that the operator opened.
 
-    default: for calls whose tenant names no route. Several agents under several paths are several mounts,
-    each with its own service.
+    default: for calls with a tenant that names no route. Several agents under several paths are several
+    mounts, each with its own service.
     """
 
     def __init__(self, default: Route | None = None, tenants: Mapping[str, Route] | None = None) -> None:

@@ -11,7 +11,7 @@ The content of a card is not trusted. Rules:
 3. An interface that is rejected or does not answer is replaced by the named host: same path, or the named
    path if the card has none; for gRPC the same port. `trust_card_urls` uses the card's URLs unchanged.
 4. Forwarded parameters of callers (`forward`) go to the same hosts as the parameters of the options, except
-   those that do not identify the caller.
+   parameters that do not identify the caller.
 5. The operator also names further endpoints of the agent (`with_endpoints`), so they get credentials, and may
    have private addresses.
 """
@@ -96,7 +96,7 @@ class Destination:
     rejection: str = ""
     #: why it did not answer; empty if it did, or was not tried
     silence: str = ""
-    #: the URL of the card that this one replaces, and the reason; empty for none
+    #: the URL of the card that this interface replaces, and the reason; empty for none
     instead_of: str = ""
 
 
@@ -127,8 +127,8 @@ def _origin(text: str) -> Place:
 def move_to(candidate: Candidate, named: str) -> Candidate | None:
     """The same interface at the named host; None if that is the same place in the same spelling.
 
-    The spellings of this machine are not the same place: a server that listens on one of them may not listen
-    on another one, and in a container `::1` may not exist.
+    The spellings of this machine are not the same place: a server that listens on one address may not listen
+    on another, and in a container `::1` may not exist.
     """
     url, base = candidate.interface.url, place_of(named)
     here, family = place_of(url), _family(candidate)
@@ -160,7 +160,7 @@ def move_to(candidate: Candidate, named: str) -> Candidate | None:
 
 
 def _is_http(named: str) -> bool:
-    """Whether what was named is a URL of HTTP, and no address of gRPC."""
+    """Whether the operator named a URL of HTTP, and no address of gRPC."""
     return named.partition("://")[0].lower() in ("http", "https")
 
 
@@ -187,8 +187,8 @@ class Destinations:
         self._origins = [_origin(text) for text in options.credentials_for]
 
     async def check(self, candidates: Sequence[Candidate]) -> list[Destination]:
-        """The interfaces that may be dialled, with or without credentials, and the rejected ones. Makes no
-        connection.
+        """The interfaces that may be dialled, with or without credentials, and the rejected interfaces. Makes
+        no connection.
         """
         if self._named is None:
             return [Destination(one) for one in candidates]

@@ -3,14 +3,16 @@
 Rules:
 1. Another interface is tried only if a connection could not be made, so an agent never gets a call twice.
    Other repetitions are decided by `Retries`.
-2. Interfaces are tried in the order of preference, those that failed recently last. Of the endpoints of one
-   interface, the one with the fewest running calls comes first, or the one that has the task (`Affinity`).
-3. An interface that fails several times in a row gets nothing for a pause, then one call that shows whether
-   it is back, and another one if that takes long (`circuit`). While all are in a pause, calls fail at once.
-4. An agent that cannot be reached is one warning, with the causes of all its interfaces, and its return is
-   another.
-5. If the endpoint of a task cannot be reached, the response of another one that it has no such task is no
-   news about the task: the call is UNAVAILABLE.
+2. Interfaces are tried in the order of preference, interfaces that failed recently last. Of the endpoints of
+   an interface, the endpoint with the fewest running calls comes first, or the endpoint that has the task
+   (`Affinity`).
+3. An interface that fails several times in a row gets nothing for a pause, then a call that shows whether it
+   is back, and a second call if the first takes long (`circuit`). While all are in a pause, calls fail at
+   once.
+4. The loss of an agent is a warning, with the causes of all its interfaces, and its return is a second
+   warning.
+5. If the endpoint of a task cannot be reached, the response of another endpoint that it has no such task is
+   no news about the task: the call is UNAVAILABLE.
 6. The interfaces can be replaced at any time; calls that run finish where they began.
 """
 
@@ -62,13 +64,13 @@ _Attempt = Callable[[Upstream, Call[Any, Any]], Awaitable[T]]
 
 
 def circuits(trip: int, pause: float, longest: float, *, clock: Callable[[], float] = monotonic) -> Circuits:
-    """Circuits for the endpoints of an agent. trip: failures in a row that open one. Times in seconds."""
+    """Circuits for the endpoints of an agent. trip: failures in a row that open them. Times in seconds."""
     return Circuits(
         each=2**31,
         trip=trip,
         pause=pause,
         longest=longest,
-        # The agent may be back, and the first call a long one.
+        # The agent may be back, and the first call may be long.
         again=longest,
         patience=math.inf,
         most=2**31,
@@ -136,7 +138,7 @@ class Failover:
         self._affinity = affinity
         self._on_doubt = on_doubt
         self._sleep = sleep
-        #: the interfaces whose loss has been logged; all of them while the agent cannot be reached
+        #: the interfaces with a loss that has been logged; all of them while the agent cannot be reached
         self._lost: set[Upstream] = set()
         #: calls that wait for their repetition
         self._pausing = 0
@@ -195,8 +197,8 @@ class Failover:
         return await self._repeat(call, _open, {})
 
     async def open(self, told: Collection[str] = ()) -> list[str]:
-        """Removes the interfaces that cannot be dialled at all. Returns the reasons, and logs those that are
-        not in `told`.
+        """Removes the interfaces that cannot be dialled at all. Returns the reasons, and logs the reasons
+        that are not in `told`.
 
         Raises UNSUPPORTED_OPERATION if none is left.
         """
@@ -207,8 +209,8 @@ class Failover:
         return reasons
 
     async def replace(self, upstreams: Sequence[Upstream]) -> list[Upstream]:
-        """Uses other interfaces from now on; the same ones stay connected. Returns those that are no longer
-        used, for the caller to close.
+        """Uses other interfaces from now on; the same interfaces stay connected. Returns the interfaces that
+        are no longer used, for the caller to close.
 
         Raises UNSUPPORTED_OPERATION, and changes nothing, if none can be dialled.
         """
@@ -264,7 +266,9 @@ class Failover:
     async def _anywhere(
         self, call: Call[Any, Any], attempt: _Attempt[T], failures: dict[Upstream, A2AError]
     ) -> T:
-        """The result of the first upstream that accepts a connection. failures: of those that have not."""
+        """The result of the first upstream that accepts a connection. failures: of the upstreams that have
+        not.
+        """
         home, has_task = (None, False) if self._affinity is None else self._affinity.home(call)
         for upstream in self._order(home, failures):
             try:
@@ -292,7 +296,7 @@ class Failover:
         raise self._unreachable(failures)
 
     async def _try(self, upstream: Upstream, call: Call[Any, Any], attempt: _Attempt[T]) -> T:
-        """The result of one upstream. Its circuit counts connections that are not certain to be made."""
+        """The result of one upstream. Its circuit counts the calls that may find no connection."""
         circuits = self._circuits
         if circuits is None:
             return await attempt(upstream, call)
@@ -316,7 +320,7 @@ class Failover:
         return result
 
     def _count_failure(self, upstream: Upstream, error: A2AError) -> dict[Upstream, A2AError]:
-        """Counts a failed attempt without a circuit. Returns the failure, if it was one to connect."""
+        """Counts a failed attempt without a circuit. Returns the failure, if the connection failed."""
         if not is_connect_failure(error):
             return {}
         if self._circuits is not None:
@@ -327,14 +331,14 @@ class Failover:
     def _note_cancelled(
         self, upstream: Upstream, error: BaseException, failures: Mapping[Upstream, A2AError] = _NONE
     ) -> None:
-        """A call that ended before it had a connection counts as one that could not connect."""
+        """A call that ended before it had a connection counts as a call that could not connect."""
         found = self._count_failure(upstream, unconnected_error()) if is_unconnected(error) else {}
         if failures or found:
             self._log(None, {**failures, **found})
 
     def _order(self, home: Upstream | None, failures: Collection[Upstream]) -> Sequence[Upstream]:
         """The upstreams to try; see the rules."""
-        # Also of a single one: a failure may be that of an interface that has been replaced.
+        # Also of a single interface: the failure may belong to an interface that has been replaced.
         upstreams: Sequence[Upstream] = [one for one in self.upstreams if one not in failures]
         if len(upstreams) > 1:
             now = self._clock()
@@ -354,7 +358,7 @@ class Failover:
     def _log(self, answered: Upstream | None, failures: Mapping[Upstream, A2AError]) -> None:
         """One line for each change: the agent or an interface of it is lost, or is back."""
         was_gone = self.is_gone
-        # One that has been replaced is not tried again, so it would never be noted as back.
+        # An interface that has been replaced is not tried again, so it would never be noted as back.
         lost = {one: failures[one] for one in self.upstreams if one in failures and one not in self._lost}
         causes = "; ".join(f"{upstream!r}: {cause_of(error)}" for upstream, error in lost.items())
         self._lost.update(lost)
@@ -395,7 +399,7 @@ class Failover:
 
 def with_patience(options: DialOptions, interfaces: int) -> DialOptions:
     """The options for one of so many interfaces of an agent: a call does not wait for long where it can go to
-    another one.
+    another interface.
     """
     if interfaces < 2:
         return options
@@ -416,7 +420,7 @@ def _content(result: Any) -> Any:
 
 
 def _told(error: A2AError) -> A2AError:
-    """The error for callers of a gateway: a response that is none of A2A names no one who is at fault."""
+    """The error for callers of a gateway: a response that is no A2A error does not say who is at fault."""
     if error.message != Reason.INTERNAL_ERROR.text or not hasattr(error, "__notes__"):
         return error
     return A2AError(Reason.INTERNAL_ERROR, "the agent failed with an internal error", blame=Blame.PEER)
@@ -431,7 +435,9 @@ def _is_down(health: Health, now: float) -> bool:
 
 
 async def _dialable(upstreams: Sequence[Upstream]) -> tuple[tuple[Upstream, ...], list[str]]:
-    """Those that can be dialled, and why others cannot. Raises UNSUPPORTED_OPERATION if none can be."""
+    """The upstreams that can be dialled, and the reasons why others cannot. Raises UNSUPPORTED_OPERATION if
+    no upstream can be dialled.
+    """
     usable, failures, reasons = [], [], []
     for upstream in upstreams:
         try:

@@ -9,11 +9,11 @@ Rules for a call of 0.1 (calls of other versions pass after one check of the ver
 3. Any other call with an unknown name is about the task with exactly that id, as in other versions. If there
    is none, the error says that names can be forgotten.
 4. Answers, events and errors use the caller's names again (see `identity_names`).
-5. A message without an id gets one that differs from those of answered messages of the same task. A repeated
-   message that had no response gets the same id again.
+5. A message without an id gets an id that differs from the ids of answered messages of the same task. A
+   repeated message that had no response gets the same id again.
 6. A name has at most LONGEST characters: longer names are rejected.
 7. Three methods have the same name in 0.1 and later. A caller that declares no version and uses a task name
-   of a 0.1 caller is treated as a caller of 0.1, and answered as one (see VARIANT_PARAMETER).
+   of a 0.1 caller is treated and answered as a caller of 0.1 (see VARIANT_PARAMETER).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PATIENCE = 30.0
 #: maximum length of a task or session name, in characters
 LONGEST = 1024
 
-#: operations whose methods have the same name in 0.1 and later versions
+#: operations with a method of the same name in 0.1 and later versions
 _SHARED = (ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK)
 
 _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
@@ -182,7 +182,7 @@ class LegacyCallers:
         given = call.request.message.task_id
         for member, text in (("id", given), ("sessionId", call.request.message.context_id)):
             if len(text) > LONGEST:
-                # Many names are remembered, so the size of one needs a limit.
+                # Many names are remembered, so the size of each needs a limit.
                 raise invalid_params(member, f"is longer than {LONGEST} characters")
         name = await self._find(scope, given)
         sending = _Sending(self._table, self._making, scope, call.request, name)
@@ -205,7 +205,7 @@ class LegacyCallers:
         return cast("Res", answer)
 
     async def _config(self, call: Call[hub.GetTaskPushNotificationConfigRequest, Any]) -> Any:
-        """The config that the caller has set, else the first existing one, else an empty one."""
+        """The config that the caller has set, else the first existing config, else an empty config."""
         scope, name = await self._name_in(call)
         renamed = _rename(call, name)
         try:
@@ -319,7 +319,9 @@ class _Sending:
         self._settle()
 
     def attempts(self) -> Iterable[hub.SendMessageRequest]:
-        """The request with the agent's ids; then one without a session, if the agent rejected the first."""
+        """The request with the agent's ids; then a request without a session, if the agent rejected the
+        first.
+        """
         request = hub.SendMessageRequest()
         request.CopyFrom(self._request)
         message = request.message
@@ -374,7 +376,7 @@ class _Sending:
         self._settle()
 
     def learned_name(self) -> Name:
-        """The learned name; one without a task if the agent created none."""
+        """The learned name; a name without a task if the agent created no task."""
         return self.name if self.name is not None else Name(self.given, "", self.session)
 
     def _settle(self) -> None:
@@ -387,7 +389,7 @@ class _Sending:
 
 @cache
 def _undeclared_versions() -> frozenset[str]:
-    """The versions whose callers declare no version."""
+    """The versions in which callers declare no version."""
     return frozenset(dialect.version for dialect in KNOWN if not dialect.declares)
 
 
@@ -410,7 +412,7 @@ def _is_final(event: hub.StreamResponse) -> bool:
 
 
 def _parts(event: Event, renamed: Iterable[hub.StreamResponse]) -> list[Event]:
-    """The updates that replace an event; the last one gets its id."""
+    """The updates that replace an event; the last update gets its id."""
     parts = [Event(update) for update in renamed]
     if parts:
         parts[-1].id, parts[-1].gap = event.id, event.gap

@@ -62,7 +62,7 @@ class Name:
     _used: set[int] = field(default_factory=set)
 
     def index(self, artifact_id: str) -> int:
-        """The index of an artifact: the one in its id, else the first free one when it is first seen.
+        """The index of an artifact: the index in its id, else the first free index when it is first seen.
 
         Raises INVALID_AGENT_RESPONSE for a task with too many artifacts.
         """
@@ -217,7 +217,7 @@ def _session(name: Name, context_id: str) -> str:
 
 
 def _number(name: Name, artifact: hub.Artifact) -> None:
-    """Notes the index of an artifact whose id does not contain it, for the version's row to write."""
+    """Notes the index of an artifact with an id that does not contain it, for the version's row to write."""
     if index_of(artifact.artifact_id) is None and MARK not in artifact.metadata.fields:
         artifact.metadata.update({MARK: {INDEX: name.index(artifact.artifact_id)}})
 

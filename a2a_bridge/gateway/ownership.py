@@ -164,7 +164,7 @@ class StoredOwners(Owners):
         ]
 
     async def _list(self, task_id: str, owned: Owned) -> None:
-        """Adds a task to those of its owner, in place of the oldest one if there is no room."""
+        """Adds a task to the list of its owner, in place of the oldest task if there is no room."""
         group = self._group(owned.scope, task_id)
         # The field of the version of a receiver has the time.
         made = _record(group, task_id, owned)._replace(version=str(time.time_ns()))

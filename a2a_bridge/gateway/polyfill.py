@@ -191,7 +191,7 @@ async def begun_by_a_task(
     1. If the first event is an update, a generated snapshot with a mark (`dialects.annotation`) comes before
        it: the task as GetTask returns it, without the content of later events; or, without a response, the
        content of the update.
-    2. A stream ends after a final event, whatever its state is. A closing event that a bridge generated is
+    2. A stream ends after a final event, in any state. A closing event that a bridge generated is
        dropped.
     3. Nothing else changes: several tasks or messages in a row pass unchanged.
     4. A subscription to a task that has ended is UNSUPPORTED_OPERATION for callers of 1.0 (spec 3.1.6). This
@@ -224,7 +224,7 @@ async def begun_by_a_task(
 
 
 def _before(id_: str) -> str:
-    """The id of a snapshot that contains all events before this one; empty if that is unknown."""
+    """The id of a snapshot that contains all events before this event; empty if that is unknown."""
     if not id_:
         return ""
     epoch, _, _ = id_.rpartition("-")
@@ -233,7 +233,7 @@ def _before(id_: str) -> str:
 
 
 async def _check_running(service: Service, call: Call[Any, Any]) -> None:
-    """Raises UNSUPPORTED_OPERATION for a finished task, TASK_NOT_FOUND for an unknown one."""
+    """Raises UNSUPPORTED_OPERATION for a finished task, TASK_NOT_FOUND for an unknown task."""
     try:
         task = await _get(service, call, call.request.id)
     except A2AError as error:
@@ -302,7 +302,7 @@ _PATH = "/message:stream"
 
 
 def is_stream_only(interface: hub.AgentInterface) -> bool:
-    """Whether the address of an interface is that of streams."""
+    """Whether the address of an interface takes only messages to stream."""
     address = interface.url.partition("?")[0].rstrip("/")
     return interface.protocol_binding == JSONRPC.name and address.endswith(_PATH)
 
@@ -350,7 +350,7 @@ class StreamOnly:
 
 
 def _response_of(task: hub.Task | None, messages: Sequence[hub.Message]) -> hub.SendMessageResponse:
-    """What a stream adds up to. Raises A2AError INVALID_AGENT_RESPONSE for an empty one."""
+    """The sum of a stream. Raises A2AError INVALID_AGENT_RESPONSE for an empty stream."""
     if task is None:
         if not messages:
             raise A2AError(

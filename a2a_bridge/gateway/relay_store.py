@@ -1,10 +1,10 @@
-"""What a relay keeps: the addresses of configs, and in a store configs and pending notifications. It makes no
+"""The addresses of the configs of a relay, and its configs and pending notifications in a store. It makes no
 calls.
 
 Rules:
 1. The addresses and tokens given to agents are derived from a secret, so a repeated config gets the same
-   ones. The secret is that of the store, for every gateway on it and after a restart; without a store it is
-   one of this process.
+   address. The secret is in the store, for every gateway on it and after a restart; without a store each
+   process has its own.
 2. Configs are kept in a fixed number of groups of bounded size. Beyond that, the oldest config of a group is
    evicted; a notification for it is answered with 404.
 3. A notification is accepted once it is durable. The delivery worker of the store delivers it.
@@ -41,7 +41,7 @@ class Groups:
         self._making_room = asyncio.Lock()
 
     async def put(self, made: Registered) -> None:
-        """Stores an entry, in place of the oldest one of its group if that is full. Raises UNAVAILABLE."""
+        """Stores an entry, in place of the oldest entry of its group if that is full. Raises UNAVAILABLE."""
         if await self._rejection(made) is None:
             return
         group = made.config.task_id

@@ -1,7 +1,7 @@
 """The recent events of an agent's stream about one task, for readers that join or resume. It calls no agent.
 
 Rules:
-1. It is an `EventLog` whose fastest reader sets the pace. A reader that is behind by more than the log holds
+1. It is an `EventLog`; its fastest reader sets the pace. A reader that is behind by more than the log holds
    is dropped, and may subscribe again.
 2. Events that no longer fit are folded into the task as it was before the log begins, so that log and task
    together are complete. A task that grows beyond its bound is dropped; the log stays.
@@ -55,7 +55,7 @@ class ReplayOptions:
     revalidate: float = 60.0
     #: attempts in a row to subscribe again after a break
     attempts: int = 8
-    #: pause before the second attempt, doubled before each further one
+    #: pause before the second attempt, doubled before each further attempt
     pause: float = 0.1
     #: longest pause between attempts
     longest_pause: float = 5.0
@@ -86,8 +86,8 @@ class ReplayLog(EventLog[Event]):
     epoch: prefix of the ids; empty for numbers alone. task: the task as of `base`; None if unknown. whole:
     True if it is the task that a subscriber would get. resumes: True if the agent resumes after its ids; else
     these are ignored. agents_ids: True if the ids are the agent's. agent_id: its id of the newest event;
-    empty without one. stopped: the agent closed the stream. regular: all events are of this task. on_growth:
-    called when the size has changed by some events.
+    empty without an id. stopped: the agent closed the stream. regular: all events are of this task.
+    on_growth: called when the size has changed by some events.
     """
 
     __slots__ = (

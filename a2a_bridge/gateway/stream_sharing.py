@@ -4,13 +4,13 @@ many readers.
 It is the last service before the agent. Rules:
 1. A stream is shared by callers with the same tenant, principal and forwarded credentials only. A caller that
    joins later than `revalidate` seconds after the agent accepted a request of these callers about the task
-   waits until the agent accepts another request: the credentials may have been revoked. First subscribers at the
-   same time open a stream each; later callers join the newest stream.
+   waits until the agent accepts another request: the credentials may have been revoked. First subscribers at
+   the same time open a stream each; later callers join the newest stream.
 2. A stream of a message, of a task that has ended, or of anything but one task passes unchanged.
-3. A caller that leaves does not end the agent's stream for others. When the last one leaves, the stream ends:
-   at once if the agent can resume it, else after a time in which the caller may come back.
+3. A caller that leaves does not end the agent's stream for others. When the last caller leaves, the stream
+   ends: at once if the agent can resume it, else after a time in which the caller may come back.
 4. Event ids are the agent's if its card offers to resume after them; events that are not in the log are
-   then requested from the agent. Else ids are generated here, and an unknown one is a gap: a marked snapshot
+   then requested from the agent. Else ids are generated here, and an unknown id is a gap: a marked snapshot
    replaces the lost events. (Some agents number the events of each connection from the beginning; such ids
    are ignored.)
 5. A break is a gap too if the agent cannot resume. Events sent meanwhile are not reconstructed.
@@ -76,7 +76,7 @@ class _Opened:
 
 
 class StreamSharing:
-    """A service whose streams of tasks are shared and resumed. Implements Service.
+    """A service that shares and resumes the streams of tasks. Implements Service.
 
     forward: names of the forwarded parameters. is_final: which status event ends a stream, for an agent of a
     version whose streams mark it and need not begin with a task; None for 1.0. resumes: True if the agent's
@@ -466,7 +466,7 @@ def _unmark(task: hub.Task) -> hub.Task:
 
 
 def _mark(first: hub.StreamResponse, known: hub.Task, after: str, id_: str) -> hub.StreamResponse:
-    """The snapshot with the mark of a gap: the agent's own if it sent one."""
+    """The snapshot with the mark of a gap: the agent's own mark if it sent one."""
     if gap_of(first) is not None:
         return first
     made = hub.StreamResponse(task=known)

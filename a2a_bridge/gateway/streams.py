@@ -72,7 +72,8 @@ class StreamRegistry:
     """The streams of one agent.
 
     Rules:
-    1. A task has one current stream. A newer one replaces it; the older one lives as long as it has readers.
+    1. A task has one current stream. A newer stream replaces it; the older stream lives as long as it has
+       readers.
     2. A stream without readers lingers, unless the agent can resume it or it is over; then only its log is
        kept.
     3. Streams without readers are evicted in LRU order. A stream with readers is never evicted: under
@@ -147,7 +148,7 @@ class StreamRegistry:
     def keep(
         self, key: Key, task_id: str, beginning: Beginning, context: CallContext, tenant: str
     ) -> Stream | None:
-        """A new stream that is not being read yet; None if there is no room for one."""
+        """A new stream that is not being read yet; None if there is no room for it."""
         while len(self._all) >= self._options.tasks:
             if not self._idle:
                 return None
@@ -201,7 +202,7 @@ class StreamRegistry:
         return stream.log.reader(place)
 
     def leave(self, stream: Stream, reader: LogReader[Event]) -> None:
-        """Closes a reader. The last one may end the stream."""
+        """Closes a reader. The last reader may end the stream."""
         log = stream.log
         reader.close()
         self._weigh(stream)
@@ -367,7 +368,7 @@ class StreamReader:
         self._begun = False
 
     def start(self, source: Events | None = None) -> None:
-        """Starts to read a stream, whose first event the caller may have read. None: subscribes anew."""
+        """Starts to read a stream; the caller may have read its first event. None: subscribes anew."""
         self._log.reopen()
         self._attempts = 0
         self._break = None
@@ -536,7 +537,7 @@ class StreamReader:
         return innermost(source)
 
     async def _join(self, first: Event, *, resumed: bool) -> None:
-        """Adds the first event of a new stream: the next event, or a snapshot that replaces the lost ones."""
+        """Adds the first event of a new stream: the next event, or a snapshot in place of lost events."""
         log = self._log
         is_task = first.message.HasField("task") and first.message.task.id == log.task_id
         if not (resumed and not first.gap and (log.agents_ids or not is_task)):

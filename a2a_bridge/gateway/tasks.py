@@ -62,8 +62,8 @@ class Known:
     endpoint: ReferenceType[Any] | None = None
     #: the caller that began it
     owner: Scope | None = None
-    #: the names that callers of an older version gave to a task, the one used last at the end. The values are
-    #: facts that only this version needs, with their bytes
+    #: the names that callers of an older version gave to a task, the name used last at the end. The values
+    #: are facts that only this version needs, with their bytes
     names: dict[str, tuple[Any, int]] | None = None
 
     @property
@@ -116,11 +116,11 @@ class Tasks:
         )
 
     def get(self, scope: Scope, id_: str, kind: str = TASK) -> Known | None:
-        """The entry of a task or a context, which is used now; None without one."""
+        """The entry of a task or a context, which is used now; None without an entry."""
         return self._table.get((scope, kind, id_))
 
     def make(self, scope: Scope, id_: str, kind: str = TASK) -> Known:
-        """The entry of a task or a context, a new one without one. `keep` has to follow a change."""
+        """The entry of a task or a context, which may be new. `keep` has to follow a change."""
         return self._table.get((scope, kind, id_)) or Known(scope, kind, id_)
 
     def keep(self, known: Known) -> None:
@@ -272,8 +272,8 @@ def _credentials(names: Iterable[str], parameters: Mapping[str, str]) -> str:
 
 
 def given_entries(names: Iterable[str], parameters: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The entries of the named parameters. Two entries differ from one with their joined text: an agent may
-    read only the first.
+    """The entries of the named parameters. Two entries differ from a single entry with their joined text: an
+    agent may read only the first.
     """
     return [
         (name, entry)
@@ -343,7 +343,7 @@ class TaskLists:
         return [one for one in self._tasks.list_of(scope) if query.context_id in ("", one.context_id)]
 
     async def _refresh(self, call: Call[Any, Any], scope: Scope, wanted: list[Known]) -> dict[str, hub.Task]:
-        """The tasks as the agent has them now, without those that no longer exist or are not visible to this
+        """The tasks as the agent has them now, without tasks that no longer exist or are not visible to this
         caller.
         """
         slots = asyncio.Semaphore(_AT_ONCE)

@@ -3,11 +3,11 @@ among several.
 
 Rules:
 1. Messages pass by reference; nothing here reads, copies or changes them.
-2. Closing a stream closes the one below it; so does cancelling a call.
+2. Closing a stream closes the stream below it; so does cancelling a call.
 3. Answers that show a fault of the agent (`_FAULTS`) are warnings with their cause, at most one in
    `QUIET` seconds.
-4. An interface that its binding rejects to dial (an invalid URL, a version without that binding) counts as
-   one that accepts no connection.
+4. An interface that its binding rejects to dial (an invalid URL, a version without that binding) counts as an
+   interface that accepts no connection.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from a2a_bridge.core.service import (
 
 logger = logging.getLogger(__name__)
 
-#: seconds after a warning about a response in which further ones are only counted
+#: seconds after a warning about a response in which further faults are only counted
 QUIET = 10.0
 #: answers of a working agent never have these reasons; callers get them without the cause
 _FAULTS = frozenset({Reason.INTERNAL_ERROR, Reason.INVALID_AGENT_RESPONSE, Reason.UNAVAILABLE})
@@ -68,8 +68,8 @@ def dial(candidate: Candidate, options: DialOptions) -> AbstractAsyncContextMana
 
 
 def options_for(candidate: Candidate, options: DialOptions) -> DialOptions:
-    """The options that count for a candidate: one whose host the operator has not named gets no credentials,
-    wherever in a request they stand.
+    """The options that count for a candidate: a candidate at a host that the operator has not named gets no
+    credentials, in no part of a request.
     """
     if not candidate.credentials:
         options = replace(options, parameters={}, query={}, forward=options.forward & IMPERSONAL)
@@ -198,12 +198,12 @@ class Upstream:
         finally:
             self._running -= 1
         if stream is not None:
-            # Not a WeakSet, whose methods take several times as long.
+            # Not a WeakSet: its methods take several times as long.
             self._streams.add(ref(innermost(stream[1]), self._streams.discard))
         if self.health.reachable is not True:
             self._note(None)
         if stream is None and call.operation is SEND_STREAMING_MESSAGE:
-            # The first event is a task or a message (spec 3.1.2). Without one, a caller would get nothing.
+            # The first event is a task or a message (spec 3.1.2). Without it, a caller would get nothing.
             raise A2AError(
                 Reason.INVALID_AGENT_RESPONSE, "the agent's stream ended without an event", blame=Blame.PEER
             )

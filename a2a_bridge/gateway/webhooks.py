@@ -8,7 +8,7 @@ Without the relay a config goes to the agent unchanged, and the agent posts in i
 2. Without a store the agent gets the receiver's answer: a notification is acknowledged only after the
    receiver has acknowledged it. With a store it is acknowledged once it is durable there.
 3. A caller gets its own config back: the gateway's address and token in a response are replaced by the values
-   that this caller sent, never by those of a caller with other credentials.
+   that this caller sent, never by values of a caller with other credentials.
 4. It is off by default. `check` decides which receivers are allowed.
 5. The configs count in the memory account. They are in use: while the account is full, a new one is rejected,
    and none is evicted, because its notifications would be lost.
@@ -125,11 +125,11 @@ class Relay:
     webhook: posts notifications that are not stored. public_url: where agents reach this gateway; may be set
     once it is known. check: which configs are rejected. store: keeps configs and notifications beyond this
     process; already open. most: configs that are remembered here; beyond that they are evicted in LRU order,
-    and without a store a notification for an evicted one is answered with 404. at_once: maximum concurrent
+    and without a store a notification for an evicted config is answered with 404. at_once: maximum concurrent
     notifications; more are answered with 503. agent_version: returns the version of agents' posts, if the
-    posts do not show it; it changes with the agent's card. names: how to rename tasks for versions whose
-    callers name them. announced: what a caller may see of a notification. scoped: the scope of a call.
-    memory: the account; None for one without a limit.
+    posts do not show it; it changes with the agent's card. names: renames tasks for versions in which callers
+    name them. announced: makes a notification as its caller may see it. scoped: the scope of a call. memory:
+    the account; None for an account without a limit.
     """
 
     def __init__(
@@ -186,9 +186,11 @@ class Relay:
     async def relay_config(
         self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, service: Service
     ) -> hub.TaskPushNotificationConfig:
-        """The config for the agent in place of a caller's. A repeated config gets the same one again.
+        """The config for the agent in place of the config of a caller. A repeated config gets the same
+        address again.
 
-        Raises UNAVAILABLE if it cannot be stored, and RESOURCE_EXHAUSTED for a new one while memory is short.
+        Raises UNAVAILABLE if it cannot be stored, and RESOURCE_EXHAUSTED for a new config while memory is
+        short.
         """
         version = call.context.origin.version
         scope = self.scoped(call.request, call.context)
@@ -214,7 +216,9 @@ class Relay:
         return made
 
     async def restore_callers_config(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> None:
-        """Restores this caller's values in a config of the agent, in place; never those of another caller."""
+        """Restores this caller's values in a config of the agent, in place; never the values of another
+        caller.
+        """
         relayed = await self._of(config)
         if relayed is None or relayed.registration.scope != scope:
             return
@@ -336,8 +340,8 @@ class Relay:
 
     async def receive(self, path: str, headers: Mapping[str, str], read_body: ReadBody) -> int:
         """Accepts a notification and passes it on; its body is read after the check of its token. Returns the
-        HTTP status. Raises INVALID_PARAMS, UNAVAILABLE, and TASK_NOT_FOUND for a task of another caller than
-        that of the address.
+        HTTP status. Raises INVALID_PARAMS, UNAVAILABLE, and TASK_NOT_FOUND for a task that does not belong to
+        the caller of the address.
 
         Each rejection is logged as a warning, because few agents report that their notifications are lost.
         """

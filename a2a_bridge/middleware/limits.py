@@ -4,9 +4,9 @@ No rates, no bytes.
 Rules:
 1. Too many calls are RESOURCE_EXHAUSTED with a retry time; too many parts are INVALID_PARAMS naming the
    member.
-2. Callers are counted by principal. Callers without one share one allowance: addresses are unreliable behind
-   proxies, and a caller with many addresses would have many allowances.
-3. Counts are those of this process.
+2. Callers are counted by principal. Callers without a principal share one allowance: addresses are unreliable
+   behind proxies, and a caller with many addresses would have many allowances.
+3. Counts concern this process only.
 4. A call ends at its deadline, which callers and bindings set.
 """
 

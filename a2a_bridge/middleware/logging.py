@@ -94,7 +94,7 @@ class _AccessLog:
 
 
 class _Line:
-    """What is known of a call so far. events: of a stream; None for a unary call."""
+    """The known facts of a call so far. events: of a stream; None for a unary call."""
 
     __slots__ = ("_agent", "_began", "_call", "_clock", "_state", "_task_id", "events")
 
@@ -171,7 +171,7 @@ def code_of(error: BaseException | None, last: Event | None = None) -> str:
     if error is None:
         return OK
     if isinstance(error, A2AError):
-        return error.reason.name  # its `name` may be one that a peer has chosen
+        return error.reason.name  # a peer may have chosen its `name`
     if isinstance(error, Exception):
         return Reason.INTERNAL_ERROR.name
     return OK if last is not None and _ends(last.message) else Reason.CANCELLED.name

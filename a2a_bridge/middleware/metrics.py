@@ -1,9 +1,9 @@
-"""Metrics of one server in the data model of Prometheus: its calls, and those of its client sides.
+"""Metrics of one server in the data model of Prometheus: its calls, and the calls of its client sides.
 
 Rules:
-1. Labels are bounded sets. No id, principal or URL is one, and nothing that a caller or an agent chooses,
+1. Labels are bounded sets. No id, principal or URL is a label, and no text that a caller or an agent chooses,
    except the name in the agent's card, which is cut.
-2. What exists anyway is not counted here: gauges are read from it at each scrape (`Metrics.watch`).
+2. Existing counts are not kept here once more: gauges read them at each scrape (`Metrics.watch`).
 3. A server without `Metrics` has no middleware for them, and does not load prometheus-client.
 """
 
@@ -47,8 +47,8 @@ _CALL = ("agent", "binding", "version", "operation")
 class Metrics:
     """The metrics of one server. Hand it to `ServeOptions.metrics`, or let `ServeOptions.admin` make one.
 
-    registry: of the application, if the application publishes it; else one of its own, with the metrics of
-    the process. Raises MissingExtraError without prometheus-client.
+    registry: of the application, if the application publishes it; else a registry of its own, with the
+    metrics of the process. Raises MissingExtraError without prometheus-client.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:

@@ -209,7 +209,7 @@ def _parent(call: Call[Any, Any], *, is_server: bool) -> Context:
     here = get_current()
     span = get_current_span()
     current = span.get_span_context()
-    # A server may have been started inside of a span, which has ended since. One that is not sampled never
+    # A server may have been started inside of a span, which has ended since. A span that is not sampled never
     # records.
     is_own = not is_server or not call.context.origin.binding
     is_open = current.is_valid and (is_own or span.is_recording() or not current.trace_flags.sampled)
@@ -222,7 +222,7 @@ def _parent(call: Call[Any, Any], *, is_server: bool) -> Context:
 
 
 def _extract(call: Call[Any, Any]) -> Context | None:
-    """The context that came with a call; None without a valid one."""
+    """The context that came with a call; None without a valid context."""
     for carrier in (call.context.parameters, _metadata(call.request)):
         if carrier and carrier.get(TRACEPARENT):
             found = _PROPAGATOR.extract(

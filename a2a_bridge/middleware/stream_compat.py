@@ -1,15 +1,15 @@
 """Differences for callers of 0.x that need state or a second call. Message shapes are the dialects' part.
 
 Rules:
-1. A 0.x stream ends with the first event with `final`. If there is none, one is generated from the last known
-   status, with a mark (`dialects.annotation`). A terminal status is final even if its agent left that out
-   (Go 2 over gRPC of 0.3), so that it is not sent twice. In a resumed stream a request
-   for input is final only if the task still waits for that input. A snapshot in the middle of a stream (a
-   gap) becomes updates.
+1. A 0.x stream ends with the first event with `final`. If there is none, such an event is generated from the
+   last known status, with a mark (`dialects.annotation`). A terminal status is final even if its agent left
+   that out (Go 2 over gRPC of 0.3), so that it is not sent twice. In a resumed stream a request for input is
+   final only if the task still waits for that input. A snapshot in the middle of a stream (a gap) becomes
+   updates.
 2. A snapshot that a bridge generated for 1.0 callers is dropped, and its status counts; but not at the
    beginning of a subscription, where it has the earlier events.
-3. Getting a push config without an id means the first one, or the one whose id is the task's (the name that
-   older agents used). Lists of push configs have no pages.
+3. Getting a push config without an id means the first config, or the config with the id of the task (the name
+   that older agents used). Lists of push configs have no pages.
 4. For all other callers only the version is checked.
 """
 
@@ -124,7 +124,7 @@ class _OlderCallers:
                     yield Event(passed, event.id)
                     continue
                 yield event
-        # A resumed stream whose last event was seen needs no closing event: that event was final.
+        # A resumed stream needs no closing event if the caller has seen its last event: that event was final.
         if known.concerns_task and not resumed:
             yield Event(hub.StreamResponse(status_update=await self._build_closing(call, known, is_final)))
 

@@ -1,4 +1,4 @@
-"""Whether calls are traced, and with whose provider. The spans themselves are in `spans`.
+"""Whether calls are traced, and the provider of the tracer. The spans themselves are in `spans`.
 
 Rules:
 1. Only the API of OpenTelemetry is used, and it is loaded only where something is traced.
@@ -68,7 +68,7 @@ def delivery_spans(tracing: Tracing) -> Callable[[str, str], AbstractContextMana
 
 
 def client_spans(tracer: Tracer, binding: str, version: str, url: str) -> Middleware:
-    """Middleware for a client side, whose binding sends the parameters `traceparent` and `tracestate`.
+    """Middleware for a client side; its binding sends the parameters `traceparent` and `tracestate`.
 
     url: of the agent; spans have only its host and port.
     """

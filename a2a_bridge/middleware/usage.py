@@ -2,7 +2,7 @@
 
 Rules:
 1. A caller is its principal where one is established, its peer profile, and its user agent beside them.
-2. Memory is bounded: callers choose their names, so new ones beyond the limit are counted together.
+2. Memory is bounded: callers choose their names, so new callers beyond the limit are counted together.
 3. Times are seconds since 1970, because the counts outlive the process.
 """
 
@@ -94,14 +94,14 @@ class Usage:
         return {"format": FORMAT, "now": self._clock(), "usage": [asdict(one) for one in self]}
 
     def restore(self, document: JsonObject) -> None:
-        """Adds the counts of a document. Raises ValueError for an invalid one."""
+        """Adds the counts of a document. Raises ValueError for an invalid document."""
         for one in counts_of(document):
             self._add(one)
 
     def _add(self, one: Count) -> None:
         known = self._counts.get(one.key)
         if known is None and len(self._counts) >= self._limit:
-            # Cells and operations are few, so this row for each of them stays within bounds of its own.
+            # Cells and operations are few, so this row for each of them stays within bounds.
             one.client, one.principal, one.profile = OTHERS, "", ""
             known = self._counts.get(one.key)
         if known is None:
@@ -114,7 +114,7 @@ class Usage:
 
 
 def counts_of(document: Any) -> list[Count]:
-    """The counts in a document of `Usage.document`. Raises ValueError for an invalid one."""
+    """The counts in a document of `Usage.document`. Raises ValueError for an invalid document."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError(f"no usage document of format {FORMAT}")
     rows = document.get("usage")
@@ -124,7 +124,7 @@ def counts_of(document: Any) -> list[Count]:
 
 
 def usage(table: Usage) -> Middleware:
-    """Middleware that counts calls in `table`, whatever their outcome."""
+    """Middleware that counts calls in `table`, with any outcome."""
 
     def wrap(service: Service) -> Service:
         return _Counted(service, table)

@@ -21,8 +21,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: members that 0.x requires but allows to be empty; in the hub, empty and absent are the same
 _MAY_BE_EMPTY = frozenset({"message.parts"})
-#: characters of names that a gateway keeps. Contexts may be those of the agent, which may make longer ones
-#: than agents that are hosted here take
+#: characters of names that a gateway keeps. The agent may choose contexts, and longer contexts than agents
+#: that are hosted here take
 LONGEST_TENANT, LONGEST_CONTEXT = 256, 1024
 
 
@@ -31,7 +31,7 @@ def validate(dialects: Iterable[Dialect] = KNOWN, *, elsewhere: bool = False) ->
 
     elsewhere: the agent is remote and may be of 0.x itself, so that it decides about members that only 0.x
     allows to be empty. Then a tenant and a context may have LONGEST_TENANT and LONGEST_CONTEXT characters.
-    dialects: the served versions; requests of older ones with such members pass.
+    dialects: the served versions; requests of older versions with such members pass.
     """
     older = older_versions(dialects) if elsewhere else frozenset()
 
@@ -111,7 +111,7 @@ class Offer:
 
 
 def extensions(card: hub.AgentCard | Offer) -> Middleware:
-    """Middleware for an agent with this card, or with one that can be replaced.
+    """Middleware for an agent with this card, or with a card that can be replaced.
 
     A caller without a required extension gets EXTENSION_SUPPORT_REQUIRED with the URIs in the metadata,
     except for the extended card, which tells callers about extensions.

@@ -4,7 +4,7 @@ Rules:
 1. 2xx acknowledges. Redirects and rejections (4xx except 408, 409, 425, 429) are final: dead letters. All
    other failures are retried after a random pause below a bound that doubles (see `pause`), or after the time
    of Retry-After.
-2. A notification whose target's circuit is open waits; that counts as no attempt. Once a target has failed
+2. A notification for a target with an open circuit waits; that counts as no attempt. Once a target has failed
    for longer than `age`, its pending notifications get one attempt each and then become dead letters.
 3. The last quarter of the slots is for targets without a delivery in progress, so that slow targets with many
    notifications leave some to the others.
@@ -55,7 +55,7 @@ _AGAIN = frozenset({408, 409, 425, 429})
 _WITH_RETRY_AFTER = frozenset({429, 503})
 #: seconds to wait for a failing outbox: at first, and at most
 _MEND, _LONGEST_MEND = 0.5, 10.0
-#: maximum notifications whose first failure is remembered
+#: maximum first failures of notifications that are remembered
 _REMEMBERED = 100_000
 
 
@@ -90,9 +90,9 @@ def no_trace(_target: str, _task_id: str) -> AbstractContextManager[Mapping[str,
 class DeliveryWorker:
     """Works from `start` to `close`.
 
-    task_at: for receivers of versions whose notifications are whole tasks. names: how to rename tasks for
-    versions whose callers name them. traced: the trace of each attempt. now: seconds on a monotonic clock.
-    wall: seconds since the epoch, for receivers. chance: a random number below 1.
+    task_at: for receivers of versions with whole tasks as notifications. names: renames tasks for versions in
+    which callers name them. traced: the trace of each attempt. now: seconds on a monotonic clock. wall:
+    seconds since the epoch, for receivers. chance: a random number below 1.
     """
 
     def __init__(
@@ -165,8 +165,8 @@ class DeliveryWorker:
             pause: float | None = None
             try:
                 free = self._options.at_once - len(self._active)
-                # Due notifications count in `wait` until `due` takes them; without a free slot, wait for one
-                # (see _done).
+                # Due notifications count in `wait` until `due` takes them; without a free slot, wait for a
+                # slot (see _done).
                 if free > 0:
                     shared = free - self._options.at_once // 4
                     deliveries = await (
@@ -334,8 +334,8 @@ class DeliveryWorker:
             return None
 
     async def _acknowledge(self, delivery: Delivery) -> None:
-        """Reports an acknowledgement to the outbox, in one batch with those that arrived during the last
-        report.
+        """Reports an acknowledgement to the outbox, in one batch with the acknowledgements that arrived
+        during the last report.
         """
         reported: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._taken.append((delivery, reported))
@@ -450,9 +450,9 @@ async def push_service(
     """Delivers the notifications of an outbox while the context is open: with the policy for receivers, the
     delivery worker, and the verification keys.
 
-    names: how to rename tasks for versions whose callers name them. sender: replaces the one made from the
-    options. issuer: of signatures, unless the options name one. traced: the trace of each attempt.
-    Raises ValueError for invalid options, ImportError if a package is missing that they need.
+    names: renames tasks for versions in which callers name them. sender: replaces the resolver made from the
+    options. issuer: of signatures, unless the options name one. traced: the trace of each attempt. Raises
+    ValueError for invalid options, ImportError if a package is missing that they need.
     """
     options = options or PushOptions()
     resolver = sender or WebhookResolver(options.policy())

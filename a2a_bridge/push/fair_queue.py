@@ -3,9 +3,9 @@ notification.
 
 Rules:
 1. A key waits for its time, then for capacity of its target, and is then out until its result is reported.
-   A result counts if it is that of the notification with which the key went out: it may come twice, or late.
+   A result counts if it belongs to the notification with which the key went out: it may come twice, or late.
 2. Targets with ready keys take turns, so a target with many keys does not delay the others.
-3. Times are those of a monotonic clock, which the caller chooses.
+3. Times are read from a monotonic clock, which the caller chooses.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class FairQueue(Generic[KeyT]):
         return False
 
     def take(self, limit: int, capacity_of: Callable[[str], int]) -> list[KeyT]:
-        """Keys whose turn it is; they are out from now on. capacity_of: capacity of a target."""
+        """The keys that come next; they are out from now on. capacity_of: capacity of a target."""
         self._wake()
         allowed: dict[str, int] = {}
         for target in self._ready:

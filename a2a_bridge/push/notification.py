@@ -40,7 +40,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.signing.keys import SMALLEST_RSA, key_set, signing_key
 
 _PAYLOADS = ("task", "message", "statusUpdate", "artifactUpdate")
-#: The names of the token's header. No specification names one; the SDKs for Python, Java and Go 0.3 send the
+#: The names of the token's header. No specification has a name; the SDKs for Python, Java and Go 0.3 send the
 #: first,
 #: those for Go 2 and Rust the second (a2asrv/push/sender.go, a2a-server-lf src/push.rs).
 TOKEN_HEADERS = ("X-A2A-Notification-Token", "A2A-Notification-Token")
@@ -59,12 +59,14 @@ class Notification:
     url: str
     headers: dict[str, str] = field(repr=False)
     body: bytes = field(repr=False)
-    #: signs it, if the receiver has given one
+    #: the secret that signs it, if the receiver has given a secret
     secret: bytes | None = field(default=None, repr=False)
 
 
 def form_of(version: str) -> PushForm:
-    """The notification format of a version; that of 1.0 for an unknown version or one without a format."""
+    """The notification format of a version; the format of 1.0 for an unknown version or a version without a
+    format.
+    """
     dialect = by_version(version) if version else None
     form = dialect.push if dialect is not None else None
     return form or newest.PUSH_FORM
@@ -79,7 +81,7 @@ def notification(
 ) -> Notification:
     """The request for a config and an event.
 
-    task: the task after the event, for versions whose notifications are whole tasks. None if unknown: then a
+    task: the task after the event, for versions with whole tasks as notifications. None if unknown: then a
     task is made from the event's content. named: renames the event for its receiver.
     """
     form = form_of(version)
@@ -224,7 +226,7 @@ class Signer:
 
 
 def secret_of(token: str) -> bytes | None:
-    """The signing secret in a token; None if the token is not one."""
+    """The signing secret in a token; None if the token is no secret."""
     if not token.startswith(SECRET_PREFIX):
         return None
     try:

@@ -9,7 +9,7 @@ Rules for answers:
 3. Content that a version keeps beside a config (see SIDE_CHANNEL) is redacted in the same way.
 
 Rules for stores (`Vault`, with Fernet of `cryptography`):
-1. The first key encrypts, all keys decrypt: to replace a key, put a new one before it.
+1. The first key encrypts, all keys decrypt: to replace a key, put the new key before it.
 2. Secrets that were stored without a key stay readable. The first byte tells whether a secret is encrypted.
 3. A secret that no key decrypts is an error of that one secret, and its content is never shown.
 """
@@ -120,7 +120,7 @@ class Vault:
         try:
             self._fernet = fernet.MultiFernet([fernet.Fernet(key) for key in keys])
         except ValueError:
-            # Without the cause, whose text may contain the key.
+            # Without the cause: its text may contain the key.
             raise ValueError("a key for push configs has to be 32 bytes in URL-safe base64") from None
 
     def encrypt(self, raw_bytes: bytes) -> bytes:

@@ -28,9 +28,9 @@ Network = IPv4Network | IPv6Network
 PORTS = frozenset({80, 443, 8080, 8443})
 SCHEMES = frozenset({"http", "https"})
 
-#: IPv4 networks that are not globally routed (RFC 6890 and its successors), multicast, and those that lead to
-#: other IPv4 addresses indirectly; and Azure's WireServer, which looks public but is local to each machine,
-#: like the metadata below 169.254
+#: IPv4 networks that are not globally routed (RFC 6890 and its successors), multicast, and networks that lead
+#: to other IPv4 addresses indirectly; and Azure's WireServer, which looks public but is local to each
+#: machine, like the metadata below 169.254
 _CLOSED_4 = tuple(
     IPv4Network(text)
     for text in (

@@ -40,7 +40,7 @@ class Webhook:
     post: Post
     #: maximum attempts
     attempts: int = 3
-    #: pause before the second attempt, doubled before each further one
+    #: pause before the second attempt, doubled before each further attempt
     pause: float = 0.5
     #: for all attempts of one notification together
     timeout: float = 15.0
@@ -184,7 +184,7 @@ class WebhookResolver:
     async def _system(self, host: str, port: int) -> Sequence[str]:
         """All the addresses that the system knows of a host."""
         if self._threads is None:
-            # A separate pool: names whose servers do not answer must not delay other lookups of the process.
+            # A separate pool: name servers that do not answer must not delay other lookups of the process.
             self._threads = ThreadPoolExecutor(_LOOKUPS, "a2a push names")
         ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         try:

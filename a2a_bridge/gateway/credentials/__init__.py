@@ -1,4 +1,4 @@
-"""What a gateway sends to an agent to prove who calls: its own credentials, or those of its caller."""
+"""The credentials that a gateway sends to an agent: its own, or credentials of its caller."""
 
 from a2a_bridge.gateway.credentials.grants import ClientCredentials, TokenExchange
 from a2a_bridge.gateway.credentials.sending import (

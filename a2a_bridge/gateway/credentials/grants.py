@@ -72,7 +72,7 @@ class ClientCredentials:
 
 _log = logging.getLogger("a2a_bridge.gateway")
 
-#: callers' tokens whose exchanged ones are kept
+#: tokens of callers for which an exchanged token is kept
 MOST = 4096
 #: seconds for which a rejected token is not tried again
 REJECTED = 30.0
@@ -81,8 +81,8 @@ _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105  t
 #: the codes of a token that this subject cannot have, or nobody
 _DOUBTFUL = ("invalid_scope", "invalid_target")
 #: the codes of a subject token that is not accepted (RFC 8693, 2.2.2). Providers say invalid_grant and
-#: invalid_token, too, such as Keycloak for a session that has ended; or what the user has to do for another
-#: one (OpenID Connect, 3.1.2.6)
+#: invalid_token, too, such as Keycloak for a session that has ended; or the action of the user that another
+#: token needs (OpenID Connect, 3.1.2.6)
 _NOT_ACCEPTED = (
     "invalid_request",
     "invalid_grant",
@@ -190,11 +190,11 @@ class TokenExchange:
 
 
 def _subject(context: CallContext) -> str:
-    """The verified token of the caller. Raises UNAUTHENTICATED without one."""
+    """The verified token of the caller. Raises UNAUTHENTICATED without a token."""
     header = context.parameters.get("authorization", "")
     scheme, _, token = header.partition(" ")
     token = token.strip()
-    # Of the methods of the edge, only the one for bearer tokens gives claims of an issuer.
+    # Of the methods of the edge, only the method for bearer tokens gives claims of an issuer.
     verified = context.principal is not None and "iss" in context.principal.claims
     if not verified or scheme.lower() != "bearer" or not token or len(entries_of(header)) > 1:
         text = "the agent is called on behalf of its caller, which needs a bearer token for that"

@@ -1,15 +1,15 @@
 """Calls with the credentials that an agent expects: their interface, and the service that adds them.
 
 Rules:
-1. Only interfaces whose host the operator named get credentials (`Candidate.credentials`).
+1. Only interfaces at a host that the operator named get credentials (`Candidate.credentials`).
 2. The caller's `authorization` is never sent in place of, or beside, the credentials.
 3. A call that the agent rejects as unauthenticated has not been processed. It is repeated once, with fresh
    credentials, if there are any.
 4. If the agent rejects credentials of the gateway, that is no fault of the caller: it gets UNAVAILABLE.
-   What it asks for (WWW-Authenticate) concerns what is sent here, which no caller can change.
+   Its challenge (WWW-Authenticate) concerns credentials that no caller can change.
 5. A call without credentials is marked, because it says nothing about the agent. Only the gateway's question
    whether the agent is there is sent without them.
-6. Where the card of the agent asks for other credentials than those that are sent, a log line says so.
+6. Where the card of the agent asks for other credentials than the gateway sends, a log line says so.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class UpstreamCredentials(Protocol):
 
     @property
     def is_own(self) -> bool:
-        """Whether they are those of the gateway, not of its caller."""
+        """Whether the credentials belong to the gateway, not to its caller."""
         ...
 
     @property
@@ -57,8 +57,8 @@ class UpstreamCredentials(Protocol):
         ...
 
     async def of(self, context: CallContext, /) -> Mapping[str, str]:
-        """The service parameters for a call. Raises UNAUTHENTICATED if the caller lacks what they are made
-        from, UNAVAILABLE while there are none.
+        """The service parameters for a call. Raises UNAUTHENTICATED if the caller lacks the parameters of
+        `made_from`, UNAVAILABLE while there are no credentials.
         """
         ...
 
@@ -108,7 +108,7 @@ class _Sending:
         return await open_stream(self._service.stream(call))
 
     async def _attempt(self, call: Call[Req, Res], send: Callable[[Call[Req, Res]], Awaitable[T]]) -> T:
-        """The result of a call with credentials, repeated once if fresh ones can help."""
+        """The result of a call with credentials, repeated once if fresh credentials can help."""
         sent = await self._parameters(call.context)
         try:
             return await send(_with(call, sent))
@@ -179,7 +179,7 @@ def mismatch(card: hub.AgentCard, fits: Callable[[hub.SecurityScheme], bool], *,
 
 
 def note_mismatch(card: hub.AgentCard, credentials: UpstreamCredentials | None, tls: Any) -> None:
-    """Logs that the agent's card asks for other credentials than those that are sent. tls: of DialOptions."""
+    """Logs that the agent's card asks for other credentials than the gateway sends. tls: of DialOptions."""
     if credentials is None:
         return
     certificate = tls is not None and not (isinstance(tls, TlsFiles) and not tls.certificate)
@@ -190,7 +190,7 @@ def note_mismatch(card: hub.AgentCard, credentials: UpstreamCredentials | None, 
 
 
 def takes_bearer_token(scheme: hub.SecurityScheme) -> bool:
-    """Whether a scheme without flows takes a bearer token; true for one of unknown kind."""
+    """Whether a scheme without flows takes a bearer token; true for a scheme of unknown kind."""
     match scheme.WhichOneof("scheme"):
         case "http_auth_security_scheme":
             return scheme.http_auth_security_scheme.scheme.lower() == "bearer"

@@ -3,11 +3,11 @@
 Rules:
 1. Requests go to the URL that the operator named, or that the discovery document of the named issuer names
    (`a2a_bridge.auth.discovery`). Redirects are not followed.
-2. After a failure the endpoint is left alone for a pause, which grows. One log line for the first failure of
-   a series, one for its end.
-3. A grant on behalf of a caller can fail because of that caller. The pause is that of the caller, until
-   another one has failed, too, without a success between them. An error code never pauses others, unless it
-   is about this client.
+2. After a failure the endpoint is left alone for a pause, which grows. A log line tells the first failure of
+   a series, and its end.
+3. A grant on behalf of a caller can fail because of that caller. The pause concerns this caller, until the
+   grant of another caller has failed, too, without a success between them. An error code never pauses others,
+   unless it is about this client.
 4. Tokens and secrets, and texts of the endpoint that may repeat them, are never logged. Error codes are.
 """
 
@@ -44,14 +44,14 @@ _TIMEOUT = 10.0
 _PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 #: the longest pause that an endpoint may ask for, in seconds
 _LONGEST_WISH = 300.0
-#: the lifetime of a token whose answer has none, and the longest one, in seconds
+#: the lifetime of a token without a stated lifetime, and the longest lifetime, in seconds
 _LIFETIME, _LONGEST_LIFETIME = 300.0, 24 * 3600.0
 #: characters of a token (RFC 6750, 2.1)
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,16384}")
 _CODE = re.compile(r"[a-z_]{1,60}")
-#: error codes about this client, whatever the grant is (RFC 6749, 5.2)
+#: error codes about this client, with any grant (RFC 6749, 5.2)
 _OF_CLIENT = frozenset({"invalid_client", "unsupported_grant_type"})
-#: callers whose pauses are kept
+#: callers with a pause that is remembered
 _MOST = 4096
 
 
@@ -74,9 +74,9 @@ class _Series:
 class TokenEndpoint:
     """A token endpoint and our identity there.
 
-    url: the endpoint; empty: the one that `issuer` names. secret: reads the secret, which may change. method:
-    empty: as the issuer says, else `basic`. ca: PEM file of trusted authorities; empty: those of the system.
-    clock: seconds. Raises ValueError without an URL, issuer or client id.
+    url: the endpoint; empty: the endpoint that `issuer` names. secret: reads the secret, which may change.
+    method: empty: as the issuer says, else `basic`. ca: PEM file of trusted authorities; empty: the
+    authorities of the system. clock: seconds. Raises ValueError without an URL, issuer or client id.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class TokenEndpoint:
         #: the failures that concern everybody
         self._all = _Series()
         self._of_callers: LRUCache[str, _Series] = LRUCache(_MOST)
-        #: the caller whose grant failed last; None after a success
+        #: the caller of the grant that failed last; None after a success
         self._failed: str | None = None
 
     def __repr__(self) -> str:
@@ -122,8 +122,9 @@ class TokenEndpoint:
     ) -> Token:
         """A token for a grant, which is the request's form. Members without a value are not sent.
 
-        rejections: error codes of a grant that is not accepted. caller: on whose behalf it is; empty for this
-        client's own. Raises TokenRejectedError for rejections, UNAVAILABLE for every other failure.
+        rejections: error codes of a grant that is not accepted. caller: the caller that the grant is for;
+        empty for this client's own. Raises TokenRejectedError for rejections, UNAVAILABLE for every other
+        failure.
         """
         own = self._of_callers.get(caller)
         left = max(self._all.closed_until, 0.0 if own is None else own.closed_until) - self._clock()
@@ -150,7 +151,7 @@ class TokenEndpoint:
         else:
             self._note_success(caller)
             return token
-        # Whatever the grant is, an endpoint cannot be connected to, or is not found.
+        # With any grant, an endpoint cannot be connected to, or is not found.
         concerns_all = not caller or not is_found or self._found is None or code in _OF_CLIENT
         if not code and not concerns_all:
             concerns_all = self._failed not in (None, caller)
@@ -311,7 +312,7 @@ class CachedToken:
         return self._value
 
     def invalidate(self, value: str) -> bool:
-        """Forgets a token that was rejected. Returns whether another one may be accepted."""
+        """Forgets a token that was rejected. Returns whether another token may be accepted."""
         if value != self._value:
             return True
         now = self._clock()
@@ -340,7 +341,7 @@ class CachedToken:
 
 
 def _copy(error: A2AError) -> A2AError:
-    """The error once more: each caller raises one of its own."""
+    """A copy of the error: each caller raises its own."""
     made = A2AError(error.reason, error.message, blame=error.blame, retry_after=error.retry_after)
     for note in getattr(error, "__notes__", ()):
         made.add_note(note)
