@@ -10,7 +10,7 @@ from a2a.types import a2a_pb2 as a2a
 from demo_clients import Caller, Rejected
 from google.protobuf.json_format import MessageToDict
 
-from a2a_bridge_tools.client.canonical import canonical, differences
+from a2a_bridge_tools.client.comparing import canonical, differences
 
 
 def said(text: str, **members: Any) -> Any:

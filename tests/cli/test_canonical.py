@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge_tools.client.canonical import canonical, differences, without_generated
+from a2a_bridge_tools.client.comparing import canonical, differences, without_generated
 
 
 def task(task_id: str, context: str, **more: Any) -> dict[str, Any]:

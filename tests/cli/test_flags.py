@@ -28,7 +28,7 @@ from a2a_bridge.cli.values import listen_address, parameters
 from a2a_bridge.core.masking import mask
 from a2a_bridge.core.options import flag
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_tools.client.frames import lines_of
+from a2a_bridge_tools.client.recording import shown_lines
 
 RUNNER = CliRunner()
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
@@ -240,14 +240,14 @@ def test_credentials_in_frames_are_masked() -> None:
     frame = Frame(
         True, "POST / HTTP/1.1", (("Authorization", "Basic c2VjcmV0"), ("Accept", "*/*")), b"{}\n\n"
     )
-    assert lines_of(frame) == ["POST / HTTP/1.1", "Authorization: Basic ***", "Accept: */*", "", "{}"]
+    assert shown_lines(frame) == ["POST / HTTP/1.1", "Authorization: Basic ***", "Accept: */*", "", "{}"]
 
 
 def test_binary_frames_show_size_and_message() -> None:
     message = hub.GetTaskRequest(id="t")
-    lines = lines_of(Frame(False, body=message.SerializeToString(), message=message))
+    lines = shown_lines(Frame(False, body=message.SerializeToString(), message=message))
     assert lines == ["[3 bytes, GetTaskRequest]", '{"id":"t"}']
-    assert lines_of(Frame(False, body=b"\xff\xfe")) == ["[2 bytes]"]
+    assert shown_lines(Frame(False, body=b"\xff\xfe")) == ["[2 bytes]"]
 
 
 def test_headers_from_files_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

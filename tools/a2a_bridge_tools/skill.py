@@ -41,7 +41,7 @@ def install(
     target = folder / PLACE
     written = []
     try:
-        with as_file(files("a2a_bridge.cli") / "skill_files") as source:
+        with as_file(files("a2a_bridge_tools") / "skill_files") as source:
             for file in sorted(source.rglob("*.md")):
                 path = target / file.relative_to(source)
                 # A project that somebody else made can have links there.

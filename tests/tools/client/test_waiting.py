@@ -13,7 +13,7 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
-from a2a_bridge_tools.client import waiting
+from a2a_bridge_tools.client import sending
 from a2a_bridge_tools.client.flags import WaitFlags
 from a2a_bridge_tools.client.reaching import Session
 from tests.cli.commands import ANY_PORT, agent, card, command, serving
@@ -90,19 +90,19 @@ async def _check(has_task: bool, *words: str) -> None:
 
 async def test_an_agent_that_leaves_its_stream_of_messages_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing more is waited for than a further message within a limit."""
-    monkeypatch.setattr(waiting, "_FURTHER", 0.05)
+    monkeypatch.setattr(sending, "_FURTHER", 0.05)
     probe = Probe()
     probe.on_stream = _spoken_and_open
     async with agent(probe, "JSONRPC") as server, connect(f"http://{server.http}") as peer:
         session = Session(peer, peer.card, ())
         request = request_of(("hi",))
-        found = [one async for one in waiting.send_and_wait(session, request, WaitFlags(), streamed=True)]
+        found = [one async for one in sending.send_and_wait(session, request, WaitFlags(), streamed=True)]
     assert found == SEVERAL[:1]
 
 
 async def _spoken_and_open(_call: Any) -> Any:
     yield SEVERAL[0]
-    await waiting.asyncio.Event().wait()
+    await sending.asyncio.Event().wait()
 
 
 @req("OUT_003")
@@ -182,7 +182,7 @@ async def test_a_break_is_said_at_once_with_its_cause(words: tuple[str, ...]) ->
         yield begun()
         if len(streams) == 1:
             raise cut
-        await waiting.asyncio.Event().wait()  # the stream that resumes brings nothing
+        await sending.asyncio.Event().wait()  # the stream that resumes brings nothing
 
     probe.on_stream = on_stream
     probe.on_unary = answering(begun().task)
@@ -204,9 +204,9 @@ async def test_an_unbroken_stream_may_be_silent() -> None:
 
     async def on_stream(_: Any) -> Any:
         yield begun()
-        started = waiting.monotonic()
-        await waiting.asyncio.wait({waiting.asyncio.ensure_future(waiting.asyncio.sleep(0.5))})
-        paused.append(waiting.monotonic() - started)
+        started = sending.monotonic()
+        await sending.asyncio.wait({sending.asyncio.ensure_future(sending.asyncio.sleep(0.5))})
+        paused.append(sending.monotonic() - started)
         yield status(COMPLETED)
 
     probe.on_stream = on_stream
@@ -233,11 +233,11 @@ async def test_looks_at_a_task_that_does_not_change_become_rare(monkeypatch: pyt
     def status_task(state: hub.TaskState) -> hub.Task:
         return hub.Task(id="t", status=hub.TaskStatus(state=state))
 
-    monkeypatch.setattr(waiting.asyncio, "sleep", sleep)
-    monkeypatch.setattr(waiting, "monotonic", lambda: now)
+    monkeypatch.setattr(sending.asyncio, "sleep", sleep)
+    monkeypatch.setattr(sending, "monotonic", lambda: now)
     peer: Any = Unchanging()
     flags = WaitFlags(silence_timeout=0)
-    looks = [one async for one in waiting.poll(Session(peer, card(), ()), status_task(WORKING), flags)]
+    looks = [one async for one in sending.poll(Session(peer, card(), ()), status_task(WORKING), flags)]
     assert [one.status.state for one in looks] == [COMPLETED]
     assert pauses[:5] == [0.1, 0.2, 0.4, 0.8, 1.6]
     assert pauses[5] == 2.0

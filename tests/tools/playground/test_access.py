@@ -14,8 +14,8 @@ import pytest
 from yarl import URL
 
 from a2a_bridge_tools import playground
-from a2a_bridge_tools.playground.access import Access
 from a2a_bridge_tools.playground.exchange import KEPT, LONGEST, History
+from a2a_bridge_tools.playground.page import Access
 from tests.cli.commands import ANY_PORT, command, serving
 from tests.tools.playground.browser_api import api_of, message
 
@@ -60,7 +60,7 @@ async def test_no_name_of_a_request_becomes_a_path(tmp_path: Path) -> None:
         async with api.session.get("/static/app.js") as response:
             assert response.status == 200
             assert await response.read() == (static / "app.js").read_bytes()
-        names = [str(secret), beside, f"./{beside}", str(tmp_path / "link.html"), "../server.py", "./app.js"]
+        names = [str(secret), beside, f"./{beside}", str(tmp_path / "link.html"), "../page.py", "./app.js"]
         names += [f"{'a' * 3000}.js", "a\0.js", ".", "..", "", "APP.JS"]
         for name in names:
             path = URL(f"{api.place}/static/{quote(name, safe='')}", encoded=True)

@@ -67,7 +67,7 @@ def check(
     """
     from a2a_bridge.cli.output import data, document, fail, guard
     from a2a_bridge.core.masking import without_query_values
-    from a2a_bridge_tools.check import report
+    from a2a_bridge_tools.check import table as report
 
     # What fails is a finding, and no line of a log.
     logging.getLogger("a2a_bridge").setLevel(logging.CRITICAL)
@@ -107,7 +107,7 @@ async def _run(target: str, flags: CheckFlags) -> list[Finding]:
 
 async def _inspect(inspection: Inspection, flags: CheckFlags) -> list[Finding]:
     from a2a_bridge.cli.output import data
-    from a2a_bridge_tools.check import report
+    from a2a_bridge_tools.check import table as report
     from a2a_bridge_tools.check.table import inspect
 
     findings = []

@@ -1,12 +1,13 @@
-"""Where the card is, and how it is served: its paths, content type, caching, and access from browsers.
+"""The card: where it is and how it is served, whether its members are those of its versions, its signatures.
 
-The content of the card is looked at in `schema.py` and `signatures.py`.
+A card is served at paths, with a content type, caching, and access from browsers. Its members are those of
+1.0, of 0.x, or of both. A signature is absent, verified, or cannot be verified for a reason.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -17,9 +18,13 @@ from a2a_bridge.cards.resolve import card_locations
 from a2a_bridge.cli.connect import card_file, found_at
 from a2a_bridge.cli.target import TargetKind
 from a2a_bridge.codec import JsonSyntaxError, loads
+from a2a_bridge.codec.required import missing_required
 from a2a_bridge.core.errors import A2AError, cause_of
+from a2a_bridge.core.extras import MissingExtraError
+from a2a_bridge.dialects import V1_0, by_version
 from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, WELL_KNOWN_PATH, is_old
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.signing import ReceivedCard, UnverifiedCardError
 from a2a_bridge_tools.check.inspection import Finding, Inspection
 
 #: paths where cards are found that no reader looks at
@@ -248,3 +253,118 @@ def _words(card: hub.AgentCard) -> str:
     versions = dict.fromkeys(one.protocol_version for one in card.supported_interfaces)
     title = " ".join(filter(None, (card.name or "an agent without a name", card.version)))
     return f"{title}, A2A {', '.join(versions)}"
+
+
+#: members that are named, at most
+_MOST = 5
+
+
+async def schema(inspection: Inspection) -> AsyncGenerator[Finding, None]:
+    """One finding for each version whose members the card has."""
+    tree = inspection.tree
+    if tree is None:
+        return
+    if tree.get("supportedInterfaces"):
+        yield _build_finding("1.0", _faults_of_1_0(tree))
+    if isinstance(tree.get("url"), str):
+        declared = tree.get("protocolVersion")
+        dialect = by_version(declared) if isinstance(declared, str) else None
+        if dialect is V1_0:
+            if not tree.get("supportedInterfaces"):
+                # The members are those of 0.3, whatever they are called.
+                fault = f"protocolVersion is {declared}, and the members are those of 0.3"
+                yield Finding("card schema 1.0", False, fault, _REWRITE)
+            return
+        older = dialect is not None and dialect.version < "0.3"
+        yield _build_finding("0.2.5" if older else "0.3", _faults_of_0_x(tree, older=older))
+
+
+_REWRITE = (
+    "list the interfaces in supportedInterfaces, each with url, protocolBinding and protocolVersion, or write"
+    ' "protocolVersion": "0.3.0"'
+)
+
+
+def _build_finding(version: str, faults: list[str]) -> Finding:
+    if not faults:
+        return Finding(f"card schema {version}", True, "every required member is there")
+    shown = "; ".join(faults[:_MOST])
+    more = f"; and {len(faults) - _MOST} more" if len(faults) > _MOST else ""
+    return Finding(
+        f"card schema {version}",
+        False,
+        shown + more,
+        "correct these members: strict clients reject the whole card",
+    )
+
+
+def _faults_of_1_0(tree: Mapping[str, Any]) -> list[str]:
+    try:
+        card = V1_0.card.decode(dict(tree))
+    except A2AError as error:
+        return [f"{one.field}: {one.description}" for one in error.violations] or [error.message]
+    return [f"{path} is missing" for path in missing_required(card) if not _is_there(tree, path)]
+
+
+def _is_there(tree: Mapping[str, Any], path: str) -> bool:
+    """Whether JSON has a member that protobuf cannot tell from an absent one: an empty list or text."""
+    found: Any = tree
+    for name in path.replace("[", ".[").split("."):
+        if name.startswith("["):
+            index = int(name[1:-1])
+            found = found[index] if isinstance(found, list) and index < len(found) else None
+        else:
+            found = found.get(name) if isinstance(found, Mapping) else None
+    return found is not None
+
+
+def _faults_of_0_x(tree: Mapping[str, Any], *, older: bool) -> list[str]:
+    if older:
+        from a2a_bridge.dialects.v0_2_5 import models as models_0_2
+
+        found = models_0_2.check(models_0_2.AgentCard, dict(tree))
+    else:
+        from a2a_bridge.dialects.v0_3 import models
+
+        found = models.check(models.AgentCard, dict(tree))
+    return [f"{one.field}: {one.description}" for one in found]
+
+
+async def signatures(inspection: Inspection) -> AsyncGenerator[Finding, None]:
+    """Whether the card is signed, and by whom; verifies it if keys are given."""
+    found = inspection.documents.get(inspection.location)
+    if found is None or inspection.tree is None:
+        return
+    if not inspection.tree.get("signatures"):
+        if inspection.trust is None:
+            yield Finding("card signatures", True, "none")
+        else:
+            yield Finding("card signatures", False, "none", "sign the card: `serve --card-signing-key FILE`")
+        return
+    try:
+        received = ReceivedCard(found.body)
+    except UnverifiedCardError as error:
+        yield Finding("card signatures", False, str(error), "sign the card again, with RFC 8785 and RFC 7515")
+        return
+    except MissingExtraError as error:
+        yield Finding("card signatures", True, "not looked at", error.remedy)
+        return
+    if received.problems and not received.signatures:
+        fix = "sign the card again, with RFC 8785 and RFC 7515"
+        yield Finding("card signatures", False, "; ".join(received.problems), fix)
+        return
+    signers = ", ".join(f"{one.kid} ({one.algorithm})" for one in received.signatures)
+    if inspection.trust is not None:
+        try:
+            await inspection.trust(found.body, inspection.location)
+        except A2AError as error:
+            fix = (
+                "sign the card that is served, after everything else about it is set; or name the right keys"
+            )
+            yield Finding("card signatures", False, cause_of(error), fix)
+        else:
+            yield Finding("card signatures", True, f"verified: {signers}")
+        return
+    key_sets = ", ".join(dict.fromkeys(one.jku for one in received.signatures if one.jku))
+    advice = f"verify it with the keys of its signer: --card-keys {key_sets or 'FILE|URL'}"
+    yield Finding("card signatures", True, f"by {signers}; not verified", advice)

@@ -1,22 +1,33 @@
-"""One message over each interface, and whether all of them answer the same."""
+"""Messages over each interface: whether all of them answer the same, as a response and as a stream.
+
+Beside it the limits that callers run into (the size of a request, the time of a response), and notifications:
+a receiver is opened, and registered with a message.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 from a2a_bridge.app import runtime
 from a2a_bridge.app.peer import Peer, Reply, request_of
+from a2a_bridge.bindings.binding import DocumentHost, HostOptions, ListenAddress, ReadBody, find
+from a2a_bridge.cli.values import listen_address
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.errors import A2AError, Reason, cause_of
-from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
+from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
+from a2a_bridge.core.messages import TERMINAL, text_of
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.check.inspection import Dialled, Finding, Inspection
-from a2a_bridge_tools.client.canonical import canonical, differences, without_generated
+from a2a_bridge_tools.check.network import place
+from a2a_bridge_tools.client.comparing import canonical, differences, without_generated
 
 _encode = encoder(hub.SendMessageResponse)
 #: differences that are named, at most
@@ -152,3 +163,259 @@ def _remedy(error: A2AError) -> str:
     if error.reason is Reason.INVALID_AGENT_RESPONSE:
         return "answer with a Task or a Message in the shape of this version"
     return "see the log of the agent, which fails for this message"
+
+
+async def stream(inspection: Inspection) -> AsyncGenerator[Finding, None]:
+    """Streams the message over each interface that has answered it."""
+    card = inspection.card
+    if not inspection.answered:
+        return
+    if not card.capabilities.streaming:
+        yield Finding("stream", True, "the card declares none")
+        return
+    whole = []
+    for one in inspection.answered:
+        fault = await _fault(inspection, one)
+        if fault is None:
+            whole.append(one)
+        else:
+            yield fault
+    if whole:
+        yield Finding("stream", True, f"ends, with the same answer as without, {inspection.over(whole)}")
+
+
+class _Received:
+    """What a stream has added up to."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.task = hub.Task()
+        self.message: hub.Message | None = None
+
+    def add(self, event: hub.StreamResponse) -> None:
+        """Raises IllegalTransitionError for an event that the state before it does not allow."""
+        self.count += 1
+        which = event.WhichOneof("payload")
+        if which == "message":
+            self.message = event.message
+            return
+        fold(self.task, event)
+        if not self.task.id and which is not None:
+            update = getattr(event, which)
+            self.task.id, self.task.context_id = update.task_id, update.context_id
+
+    @property
+    def words(self) -> str:
+        if self.message is not None:
+            return "a message"
+        return f"{self.count} events, task {state_of(self.task)}"
+
+
+async def _fault(inspection: Inspection, one: Dialled) -> Finding | None:
+    name = f"stream {one.name}"
+    received = _Received()
+    try:
+        async with connect_to(inspection, one) as peer:
+            try:
+                async with (
+                    asyncio.timeout(inspection.limit),
+                    aclosing(peer.events(request_of((inspection.text,)))) as events,
+                ):
+                    async for event in events:
+                        received.add(event.message)
+            finally:
+                await tidy_up(inspection, peer, received.task)
+    except TimeoutError:
+        return _endless(name, received, inspection)
+    except IllegalTransitionError as error:
+        return Finding(name, False, str(error), "send no event after one with a terminal state")
+    except A2AError as error:
+        if error.reason is Reason.DEADLINE_EXCEEDED and error.blame is Blame.PEER and received.count:
+            return _endless(name, received, inspection)
+        fix = "let proxies pass on text/event-stream (gRPC: server streaming) without a buffer"
+        if error.reason in (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND):
+            fix = "stream, or write capabilities.streaming: false in the card"
+        return Finding(name, False, cause_of(error), fix)
+    different = "" if one.response is None else _different(one.response, received)
+    if different:
+        fix = "send in the stream what the answer without a stream has: the same state and artifacts"
+        return Finding(name, False, different, fix)
+    return None
+
+
+def _endless(name: str, received: _Received, inspection: Inspection) -> Finding:
+    ended = received.task.status.state in TERMINAL or received.message is not None
+    return Finding(
+        name,
+        False,
+        f"{received.words}, and no end after {inspection.limit:g} s",
+        "close the stream after the terminal state (0.x: after the event with final: true)"
+        if ended
+        else "send events while the agent works, and close the stream at its end; or pass a larger --timeout",
+    )
+
+
+def _different(response: hub.SendMessageResponse, received: _Received) -> str:
+    """How the response differs from the stream; empty if it does not."""
+    if response.HasField("message") is not (received.message is not None):
+        other = "a message" if response.HasField("message") else "a task"
+        return f"{received.words} as a stream, {other} without"
+    if received.message is not None:
+        return _texts(text_of(received.message), text_of(response.message))
+    before, after = response.task, received.task
+    if before.status.state in TERMINAL and after.status.state != before.status.state:
+        return f"task {state_of(after)} as a stream, {state_of(before)} without"
+    if before.status.state not in TERMINAL:
+        return ""  # the response is about work that goes on
+    if len(before.artifacts) != len(after.artifacts):
+        return f"{len(after.artifacts)} artifacts as a stream, {len(before.artifacts)} without"
+    return _texts(text_of(after), text_of(before))
+
+
+def _texts(streamed: str, whole: str) -> str:
+    # Agents with a language model say it differently each time; none or some is a difference of the binding.
+    if bool(streamed.strip()) is bool(whole.strip()):
+        return ""
+    return f"{streamed[:60]!r} as a stream, {whole[:60]!r} without"
+
+
+#: characters of a message that is a little larger than 1 MiB, which many proxies have as their limit
+_LARGE = 1_100_000
+#: the part of the time limit after which a response to a question for a task is slow
+_SLOW = 0.5
+
+
+async def size(inspection: Inspection) -> AsyncGenerator[Finding, None]:
+    """Sends a message of more than 1 MiB to a task that nobody has: it is rejected before any work begins."""
+    if not inspection.text:
+        return
+    arrived = []
+    for one in inspection.answered:
+        if one.error is None or one.error.reason is not Reason.TASK_NOT_FOUND:
+            continue
+        finding = await _large(inspection, one)
+        if finding is None:
+            arrived.append(one)
+        else:
+            yield finding
+    if arrived:
+        yield Finding("size", True, f"a message of 1 MiB arrives {inspection.over(arrived)}")
+
+
+async def time_limits(inspection: Inspection) -> AsyncGenerator[Finding, None]:
+    """Whether a response that needs no work takes long."""
+    slow = [one for one in inspection.working if one.seconds > inspection.limit * _SLOW]
+    for one in slow:
+        yield Finding(
+            f"time {one.name}",
+            True,
+            f"{one.seconds:.1f} s for the answer that there is no such task",
+            "look for what makes it wait: callers give up after 5 to 60 s",
+        )
+
+
+async def _large(inspection: Inspection, one: Dialled) -> Finding | None:
+    """None if the message arrives."""
+    name = f"size {one.name}"
+    async with connect_to(inspection, one) as peer:
+        request = request_of(("x" * _LARGE,), task=str(uuid4()))
+        try:
+            await peer.send_message(request, context(inspection))
+        except A2AError as error:
+            if error.reason is Reason.TASK_NOT_FOUND:
+                return None
+            if hasattr(error, "__notes__") or error.reason in (Reason.UNAVAILABLE, Reason.INTERNAL_ERROR):
+                fix = "raise the limit of the proxy in front of the agent (nginx: client_max_body_size)"
+                return Finding(name, False, f"a message of 1 MiB fails: {cause_of(error)}", fix)
+            if error.reason in (Reason.REQUEST_TOO_LARGE, Reason.RESOURCE_EXHAUSTED):
+                advice = "raise the limit of the agent, if callers send files"
+                return Finding(name, True, f"a message of 1 MiB is rejected: {cause_of(error)}", advice)
+            return None
+    fix = "answer TaskNotFoundError for a message to a task that does not exist; never start another one"
+    return Finding(name, False, "a message to a task that nobody has is taken", fix)
+
+
+_PATH = "/notifications"
+#: rejections of a receiver at this machine: agents should have them, outside of development
+_NOT_HERE = frozenset({Reason.INVALID_PARAMS, Reason.PERMISSION_DENIED, Reason.INVALID_REQUEST})
+
+
+@dataclass
+class _Receiver:
+    url: str = ""
+    #: the token of each notification
+    tokens: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+
+
+async def webhooks(inspection: Inspection) -> AsyncGenerator[Finding, None]:
+    """Registers a receiver with a message over the first interface, and waits for a notification."""
+    card = inspection.card
+    answered = inspection.answered
+    if not answered:
+        return
+    if not card.capabilities.push_notifications:
+        yield Finding("webhooks", True, "the card declares none")
+        return
+    here = place(inspection)
+    if not inspection.webhook and (here is None or not here.is_local):
+        advice = "name an address of this machine that the agent can call: --webhook HOST:PORT"
+        yield Finding("webhooks", True, "not tried: the agent is on another machine", advice)
+        return
+    try:
+        async with _receive(inspection.webhook or "127.0.0.1:0") as receiver:
+            yield await _check_notification(inspection, answered[0], receiver)
+    except OSError as error:
+        fix = "name an address of this machine and a free port: --webhook HOST:PORT"
+        yield Finding("webhooks", False, f"cannot listen at {inspection.webhook}: {error.strerror}", fix)
+
+
+async def _check_notification(inspection: Inspection, one: Dialled, receiver: _Receiver) -> Finding:
+    request = request_of((inspection.text,))
+    token = str(uuid4())
+    request.configuration.task_push_notification_config.MergeFrom(
+        hub.TaskPushNotificationConfig(url=receiver.url, token=token)
+    )
+    async with connect_to(inspection, one) as peer:
+        try:
+            response = await peer.send_message(request, context(inspection))
+        except A2AError as error:
+            if error.reason in _NOT_HERE and not inspection.webhook:
+                advice = "name an address that the agent may call: --webhook HOST:PORT"
+                return Finding("webhooks", True, f"none at this machine: {error.message}", advice)
+            fix = "take the configuration, or write capabilities.pushNotifications: false in the card"
+            return Finding("webhooks", False, f"{one.name} rejects {receiver.url}: {cause_of(error)}", fix)
+        await tidy_up(inspection, peer, response.task)
+    if response.HasField("message"):
+        return Finding("webhooks", True, "not tried: it answers without a task, of which there is no news")
+    try:
+        async with asyncio.timeout(inspection.limit):
+            arrived = await receiver.tokens.get()
+    except TimeoutError:
+        fix = f"let the agent call {receiver.url} (network, SSRF policy), and see its log for deliveries"
+        return Finding("webhooks", False, f"no notification in {inspection.limit:g} s", fix)
+    if arrived != token:
+        fix = "send the token of the configuration: A2A-Notification-Token, in 0.x X-A2A-Notification-Token"
+        return Finding("webhooks", False, "a notification arrives without its token", fix)
+    return Finding("webhooks", True, f"a notification arrives at {receiver.url}")
+
+
+@asynccontextmanager
+async def _receive(address: str) -> AsyncIterator[_Receiver]:
+    """A receiver of notifications. Raises OSError."""
+    host: DocumentHost = find("HTTP+JSON").host(
+        ListenAddress(*listen_address(address, "--webhook")), HostOptions()
+    )
+    receiver = _Receiver()
+
+    async def receive(_path: str, headers: Mapping[str, str], _read_body: ReadBody) -> int:
+        get = headers.get
+        receiver.tokens.put_nowait(get("a2a-notification-token") or get("x-a2a-notification-token") or "")
+        return 200
+
+    host.receive(_PATH, receive)
+    await host.start()
+    try:
+        receiver.url = f"http://{host.address}{_PATH}/check"
+        yield receiver
+    finally:
+        await host.drain(0)

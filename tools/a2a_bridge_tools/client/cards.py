@@ -4,26 +4,27 @@ Rules:
 1. The request for the public card carries no credentials. The extended card is only asked for if the public
    one has it, and over a scheme that the public card declares (SPEC.md 10.4). A gRPC address has no public
    card: its extended one is shown, if there is one.
-2. The outcome of signatures is `verified`, `unverifiable` or `absent`; only with --require-signed-card is the
-   last one an error. A card that comes as the response of a call is no document that could be verified.
+2. The outcome of signatures is `verified`, `unverifiable` or `absent`; only with --require-signed-card is
+   `absent` an error. A card that comes as the response of a call is no document that could be verified, and a
+   card whose signature cannot be checked is never shown as verified.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import typer
 
-from a2a_bridge.bindings.binding import DialOptions, names
+from a2a_bridge.bindings.binding import CheckCard, DialOptions, names
 from a2a_bridge.cards.read import CardError
 from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.connect import NO_CARD, version_of
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import data, document, print_message
 from a2a_bridge.cli.security import card_check
-from a2a_bridge.codec import compile_required
+from a2a_bridge.codec import compile_required, loads
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.masking import Secrets
 from a2a_bridge.dialects import V1_0
@@ -41,9 +42,8 @@ from a2a_bridge_tools.client.reaching import (
     run,
     secret_values,
 )
-from a2a_bridge_tools.client.records import HOP, add_observer, record_to
-from a2a_bridge_tools.client.reference import reference
-from a2a_bridge_tools.client.signatures import SignatureCheck
+from a2a_bridge_tools.client.recording import HOP, add_observer, record_to
+from a2a_bridge_tools.client.references import reference
 
 
 def show_card(context: typer.Context, flags: CardGetFlags) -> None:
@@ -134,3 +134,42 @@ async def _fetch_extended(session: Session, *, flags: CardGetFlags) -> hub.Agent
     if flags.validate:
         _validate(card)
     return card
+
+
+@dataclass(slots=True)
+class SignatureCheck:
+    """Checks a card when it is read, and remembers the outcome.
+
+    trust: the check with the keys of the user; None without keys. required: whether a card without a valid
+    signature is an error.
+    """
+
+    trust: CheckCard | None
+    required: bool
+    outcome: str = "absent"
+    #: why it is unverifiable
+    reason: str = ""
+    #: the document as it was read
+    document: bytes = field(default=b"", repr=False)
+
+    async def check(self, raw: bytes, location: str) -> bytes:
+        """For `DialOptions.check_card`. Raises the errors of the trust if a signature is required."""
+        self.document = raw
+        tree = loads(raw)
+        signed = isinstance(tree, dict) and bool(tree.get("signatures"))
+        if not signed and not self.required:
+            self.outcome = "absent"
+            return raw
+        self.outcome = "unverifiable"
+        if self.trust is None:
+            self.reason = "no key is known; --card-keys names some"
+            return raw
+        try:
+            read = await self.trust(raw, location)
+        except A2AError as error:
+            if self.required:
+                raise
+            self.reason = error.message
+            return raw
+        self.outcome = "verified"
+        return read

@@ -19,6 +19,6 @@ def chat(context: typer.Context, *, flags: ContinueFlags) -> None:
 
       a2a-bridge chat -a :8080
     """
-    from a2a_bridge_tools.client.chatting import talk
+    from a2a_bridge_tools.client.sending import talk
 
     talk(context, flags)

@@ -25,10 +25,11 @@ from a2a_bridge.cli.output import data, document, fail, local_failure, print_mes
 from a2a_bridge.cli.values import Exit, text_or_file
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_tools.client import text, token_store
+from a2a_bridge_tools.client import text
+from a2a_bridge_tools.client.credentials import StoredToken, origin_of, save_token
 from a2a_bridge_tools.client.flags import LoginFlags, LoginFlow
 from a2a_bridge_tools.client.reaching import client_options, found_card, refuse_equivalents, report_errors
-from a2a_bridge_tools.client.reference import reference
+from a2a_bridge_tools.client.references import reference
 
 _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 _FORM = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
@@ -107,7 +108,7 @@ def log_in(context: typer.Context, flags: LoginFlags) -> None:
                 Exit.AUTH, f"the provider rejects: {error.code}", "another --client-id, --scope or --flow"
             )
             raise fail(Exit.AUTH, "", error=shown) from None
-        place = token_store.save(origin, token)
+        place = save_token(origin, token)
     expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(token.expires_at))
     if flags.output is Output.JSON:
         document({"agent": origin, "expiresAt": expires, "stored": str(place)})
@@ -117,11 +118,11 @@ def log_in(context: typer.Context, flags: LoginFlags) -> None:
         )
 
 
-async def _token(flags: LoginFlags, flow: LoginFlow, secret: str) -> tuple[str, token_store.StoredToken]:
+async def _token(flags: LoginFlags, flow: LoginFlow, secret: str) -> tuple[str, StoredToken]:
     async with asyncio.timeout(flags.timeout):
         target = None if flags.endpoint else reference(flags.agent_card)
         async with found_card(flags, target, client_options(flags), ["JSONRPC"], "") as (card, options):
-            origin = token_store.origin_of(options.named or card.supported_interfaces[0].url)
+            origin = origin_of(options.named or card.supported_interfaces[0].url)
         ca = str(flags.cacert or "")
         provider = await provider_of(card, flags.issuer, ca)
         for url in filter(None, (provider.token_url, provider.device_url)):
@@ -138,9 +139,7 @@ async def _token(flags: LoginFlags, flow: LoginFlow, secret: str) -> tuple[str, 
         return origin, await _wait_for_approval(provider, client, form)
 
 
-async def _wait_for_approval(
-    provider: Provider, client: Client, form: Mapping[str, str]
-) -> token_store.StoredToken:
+async def _wait_for_approval(provider: Provider, client: Client, form: Mapping[str, str]) -> StoredToken:
     """Waits until the user approves in a browser."""
     begun = await client.post(provider.device_url, form)
     uri = begun.get("verification_uri_complete") or begun.get("verification_uri")
@@ -214,12 +213,12 @@ def _check(url: str) -> None:
     )
 
 
-def _store(tree: Mapping[str, Any], provider: Provider, client: Client) -> token_store.StoredToken:
+def _store(tree: Mapping[str, Any], provider: Provider, client: Client) -> StoredToken:
     value = tree.get("access_token")
     if not isinstance(value, str) or not value or not value.isascii() or not value.isprintable():
         raise A2AError(Reason.UNAVAILABLE, f"{provider.token_url} gives no token", blame=Blame.PEER)
     expires_at = time.time() + _seconds(tree, "expires_in", _LIFETIME)
-    return token_store.StoredToken(value, expires_at, provider.token_url, client.name)
+    return StoredToken(value, expires_at, provider.token_url, client.name)
 
 
 def _seconds(tree: Mapping[str, Any], name: str, otherwise: float) -> float:

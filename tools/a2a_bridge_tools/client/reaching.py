@@ -48,14 +48,11 @@ from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.gateway.destinations import place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_tools.client import token_store
-from a2a_bridge_tools.client.catalogue import is_entry, resolve_entry
-from a2a_bridge_tools.client.credentials import list_required, place, secrets_of
+from a2a_bridge_tools.client.credentials import list_required, load_token, origin_of, place, secrets_of
 from a2a_bridge_tools.client.equivalents import CapturedCallError, Capturing, format_request, request_of_call
 from a2a_bridge_tools.client.flags import ClientFlags, EquivalentKind
-from a2a_bridge_tools.client.frames import show
-from a2a_bridge_tools.client.records import HOP, Recorded, add_observer, record_to
-from a2a_bridge_tools.client.reference import reference
+from a2a_bridge_tools.client.recording import HOP, Recorded, add_observer, record_to, show_frame
+from a2a_bridge_tools.client.references import is_entry, reference, resolve_entry
 from a2a_bridge_tools.client.text import state_name
 
 _T = TypeVar("_T")
@@ -257,7 +254,7 @@ def client_options(flags: ClientFlags) -> DialOptions:
     secrets = Secrets.of(options.parameters) | secret_values(flags)
     hide(secrets)
     if flags.debug:
-        options = replace(options, frame_observer=partial(show, secrets=secrets))
+        options = replace(options, frame_observer=partial(show_frame, secrets=secrets))
     return replace(options, timeout=flags.timeout)
 
 
@@ -388,7 +385,7 @@ def with_credentials(
     secrets = secrets_of(card, options) | Secrets(values=used) | secret_values(flags)
     hide(secrets)
     if options.frame_observer is not None:
-        options = replace(options, frame_observer=partial(show, secrets=secrets))
+        options = replace(options, frame_observer=partial(show_frame, secrets=secrets))
     return options, secrets
 
 
@@ -410,7 +407,7 @@ def with_stored_token(
         return given
     urls = [one.interface.url for one in candidates]
     try:
-        token = token_store.load(token_store.origin_of(options.named or urls[0]))
+        token = load_token(origin_of(options.named or urls[0]))
     except (OSError, ValueError) as error:
         print_message(f"warning: the tokens of `auth login` cannot be read: {error}", "yellow")
         return given

@@ -1,31 +1,42 @@
-"""Records what is said between a client and an agent, as NDJSON: calls, and frames on the wire in both
-directions.
+"""Records what is said between a client and an agent, as NDJSON (`--record`), and prints frames (`--debug`).
 
 Rules:
 1. A line is one JSON object with `at` (seconds since the beginning), `hop` (such as `upstream`) and
    `exchange` (a number, counted by sent frames). With `call` and `request` it is an operation of A2A; with
    `sent` it is a frame: `head`, `headers`, and its `body` as text, or `base64` with the `message` in it.
    `cell` names the interface, if a call went over several.
-2. Credentials are never recorded: values of headers that hold some, members of queries, and values that are
-   known, wherever they stand, are `***`. Bytes with one of them are left out where their message is there.
-3. The recorder knows no file and no loop. Whoever has frames gives them to it: a client side (`observer` is
-   for `DialOptions.frame_observer`), a listener, a gateway for both of its hops.
+2. Credentials are never recorded or printed: values of headers that hold some, members of queries, and values
+   that are known, wherever they stand, are `***`. Bytes with one of them are left out where their message is
+   there.
+3. The recorder knows no file and no loop. Client sides (`observer` is for `DialOptions.frame_observer`),
+   listeners, and gateways for both of their hops give it their frames.
+4. `--debug` prints the real bytes on stderr.
 """
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import monotonic
 from typing import Any, BinaryIO
 
-from a2a_bridge.bindings.binding import Frame
+import typer
+
+from a2a_bridge.bindings.binding import DialOptions, Frame
+from a2a_bridge.cli.output import print_message
 from a2a_bridge.codec import Json, JsonSyntaxError, decoder, dumps, encoder, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.masking import HIDDEN, NONE_KNOWN, Secrets
+from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.service import Events, Service
 
 #: bytes of one line that is read: more than a frame with the largest body that a server takes by default
 LONGEST_LINE = 64 << 20
@@ -124,3 +135,108 @@ def calls_of(lines: Iterable[bytes]) -> list[tuple[ops.Operation[Any, Any], Any]
         except (JsonSyntaxError, A2AError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"line {number} is no line of a record: {error}") from None
     return found
+
+
+#: the hop of a command: from here to the agent
+HOP = "upstream"
+
+
+@contextmanager
+def record_to(path: Path | None) -> Iterator[Recorder | None]:
+    """A recorder whose lines are in a file, for its owner only; None without one. A file that is there keeps
+    its mode, with a warning. Raises typer.BadParameter.
+    """
+    if path is None:
+        yield None
+        return
+    try:
+        path.touch(0o600)
+        file = path.open("w", encoding="utf-8", buffering=1)
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        if sys.platform != "win32" and mode & 0o077:
+            text = (
+                f"warning: {path} has mode {mode:04o}, and others may read the record; try: chmod 600 {path}"
+            )
+            print_message(text, "yellow")
+    except OSError as error:
+        raise typer.BadParameter(
+            f"{path} cannot be written: {error.strerror}", param_hint="--record"
+        ) from None
+    with file:
+        yield Recorder(file.write)
+
+
+def add_observer(options: DialOptions, observe: Callable[[Frame], None]) -> DialOptions:
+    """The options with a further observer of frames."""
+    earlier = options.frame_observer
+    if earlier is None:
+        return replace(options, frame_observer=observe)
+
+    def both(frame: Frame) -> None:
+        observe(frame)
+        earlier(frame)
+
+    return replace(options, frame_observer=both)
+
+
+class Recorded:
+    """A service whose calls are recorded."""
+
+    def __init__(self, service: Service, recorder: Recorder) -> None:
+        self._service = service
+        self._recorder = recorder
+
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        self._recorder.call(HOP, call)
+        return self._service.unary(call)
+
+    def stream(self, call: Call[Req, Res], /) -> Events:
+        self._recorder.call(HOP, call)
+        return self._service.stream(call)
+
+
+#: characters of a body that `--debug` prints
+_LONGEST_SHOWN = 20_000
+
+
+def show_frame(frame: Frame, secrets: Secrets = NONE_KNOWN) -> None:
+    """Prints a frame: `>` for a sent one, `<` for a received one. secrets: are masked."""
+    mark, style = (">", "cyan") if frame.sent else ("<", "green")
+    for line in shown_lines(frame, secrets):
+        print_message(f"{mark} {line}".rstrip(), style)
+
+
+def shown_lines(frame: Frame, secrets: Secrets = NONE_KNOWN) -> list[str]:
+    """A frame as lines: head, headers, an empty line if both are there, body. secrets: are masked."""
+    lines = [secrets.head(frame.head)] if frame.head else []
+    lines += [f"{name}: {secrets.header(name, value)}" for name, value in frame.headers]
+    body = [secrets.text(line) for line in _shown_body(frame)]
+    if body and lines:
+        lines.append("")
+    return lines + body
+
+
+def _shown_body(frame: Frame) -> list[str]:
+    if frame.message is not None:
+        name = frame.message.DESCRIPTOR.name
+        text = dumps(encoder(type(frame.message))(frame.message)).decode()
+        return [f"[{len(frame.body)} bytes, {name}]", _cut(text)]
+    if not frame.body:
+        return []
+    try:
+        text = frame.body.decode()
+    except UnicodeDecodeError:
+        return [f"[{len(frame.body)} bytes]"]
+    return list(_strip(_cut(text).splitlines()))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}… ({len(text)} characters)"
+
+
+def _strip(lines: Iterable[str]) -> list[str]:
+    """Without the empty lines at the end, such as the one after every server-sent event."""
+    trimmed = list(lines)
+    while trimmed and not trimmed[-1].strip():
+        trimmed.pop()
+    return trimmed

@@ -5,25 +5,35 @@ Rules (SPEC.md 9):
    the state of the task.
 2. Text shows ids and state of every task, and the command to go on.
 3. What became of a task is no exit code; a task that failed or asks for something is a warning on stderr.
+
+Rules of a stream as text:
+1. The text of an artifact is one block under one label, however many events it comes in. The description of
+   the artifact, and states on the way, are messages on stderr.
+2. No part is dropped: data and files are blocks and fields between the texts, as in `text.py`.
+3. The last state is on stdout, with the ids that go on.
+
+Rules of the line of progress:
+1. Where stderr is no terminal nothing is written, and stdout never gets any of it.
+2. The line appears after a second, changes every second, and is wiped before anything else is printed.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from a2a_bridge.cli.flags import Output
-from a2a_bridge.cli.output import data, document, print_message
+from a2a_bridge.cli.output import data, document, on_terminal, print_message, progress
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.messages import AT_REST, INTERRUPTED
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client import text
 from a2a_bridge_tools.client.flags import ClientFlags, StreamFlags
-from a2a_bridge_tools.client.flowing import TextFlow
 from a2a_bridge_tools.client.parts import file_name, files_of, save
-from a2a_bridge_tools.client.progress import count_steps
 from a2a_bridge_tools.client.reaching import Session
 
 _encode_event = encoder(hub.StreamResponse)
@@ -159,3 +169,154 @@ def save_one(
 def note_link(part: hub.Part) -> None:
     """Says that a file is somewhere else."""
     print_message(f"note: {part.url} is a link; it is not fetched", "yellow")
+
+
+_NOTHING = ("", hub.TASK_STATE_UNSPECIFIED)
+
+
+class TextFlow:
+    """The output of one stream. verbose: each event is printed as it is, with its metadata."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+        #: whether something has been printed
+        self._begun = False
+        #: of the artifact of the last event
+        self._artifact: str | None = None
+        #: whether the block of its text is open, and a line in it
+        self._is_open = self._in_line = False
+        #: the state on the way that was said last
+        self._said: hub.TaskState | None = None
+        #: the task and the state that were printed last, if nothing came after them
+        self._rests = _NOTHING
+
+    def event(self, event: hub.StreamResponse) -> None:
+        """Prints an event."""
+        which = event.WhichOneof("payload")
+        if which == "artifact_update" and not self._verbose:
+            self._update(event.artifact_update)
+            return
+        if which == "status_update" and not self._verbose:
+            self._status(event.status_update)
+        elif which == "task" and not self._verbose and event.task.status.state not in AT_REST:
+            self._snapshot(event.task)
+        else:
+            self._artifact = None
+            self._show(text.event(event, verbose=self._verbose))
+            if which in ("task", "status_update"):
+                self._note(event)
+
+    def rest(self, task: hub.Task) -> None:
+        """Prints what a task is in the end, unless the last event has said it."""
+        if self._rests != (task.id, task.status.state):
+            self._show(text.identity(task.id, task.context_id, task.status.state))
+
+    def end(self) -> None:
+        """Ends the text of an artifact."""
+        if self._in_line:
+            data("")
+        self._is_open = self._in_line = False
+
+    def _update(self, update: hub.TaskArtifactUpdateEvent) -> None:
+        one = update.artifact
+        if self._artifact != one.artifact_id or (one.parts and not update.append):
+            self.end()
+            said = " ".join(filter(None, (one.artifact_id, one.name)))
+            print_message(f"artifact {said}", "dim")
+            self._artifact = one.artifact_id
+        for part in one.parts:
+            if part.WhichOneof("content") == "text":
+                self._flow(part.text)
+            else:
+                self._show(text.parts([part]))
+
+    def _flow(self, piece: str) -> None:
+        if not self._is_open:
+            self._show(["Text:\n"])
+            self._is_open = True
+        if piece:
+            data(piece, end="")
+            self._in_line = not piece.endswith("\n")
+
+    def _status(self, update: hub.TaskStatusUpdateEvent) -> None:
+        state = update.status.state
+        said = text.parts(update.status.message.parts, "Status message")
+        if state in AT_REST:
+            self._show([*text.identity(update.task_id, update.context_id, state), *said])
+            self._rests = (update.task_id, state)
+        else:
+            if state != self._said:
+                print_message(f"task {update.task_id}: {text.state_name(state)}", "dim")
+            self._said = state
+            self._show(said)
+
+    def _snapshot(self, task: hub.Task) -> None:
+        """A task that goes on; its ids and its state were said when it became known."""
+        self._show(text.parts(task.status.message.parts, "Status message"))
+        for one in task.artifacts:
+            self._show(text.artifact(one))
+
+    def _note(self, event: hub.StreamResponse) -> None:
+        if event.HasField("task"):
+            self._rests = (event.task.id, event.task.status.state)
+        else:
+            self._rests = (event.status_update.task_id, event.status_update.status.state)
+
+    def _show(self, lines: Iterable[str]) -> None:
+        """Prints fields and blocks, after an empty line if they are not the first."""
+        shown = "".join(lines).rstrip("\n")
+        if shown:
+            self.end()
+            self._rests = _NOTHING
+            data(f"\n{shown}" if self._begun else shown)
+            self._begun = True
+
+
+_T = TypeVar("_T")
+#: seconds between two changes of the line
+_TICK = 1.0
+
+
+@asynccontextmanager
+async def show_waiting(
+    session: Session, request: hub.SendMessageRequest | None = None
+) -> AsyncIterator[None]:
+    """Shows while the block runs how the task of a session is, and for how long it has run. request: the
+    message that is sent; until there is a task, the line names the size of its files.
+    """
+    if not on_terminal():
+        yield
+        return
+    started = time.monotonic()
+    sizes = [len(part.raw) for part in request.message.parts if part.raw] if request is not None else []
+    files = f" ({len(sizes)} file{'s' * (len(sizes) > 1)}, {sum(sizes)} bytes)" if sizes else ""
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            task = session.task
+            what = f"waiting for the agent{files}"
+            if task is not None:
+                what = f"task {task.id}: {text.state_name(task.status.state)}"
+            leave = "; Ctrl-C leaves it" if task is not None else ""
+            progress(f"{what}, {time.monotonic() - started:.0f} s{leave}")
+
+    ticking = asyncio.create_task(tick())
+    try:
+        yield
+    finally:
+        ticking.cancel()
+        with suppress(asyncio.CancelledError):
+            await ticking
+        progress("")
+
+
+def count_steps(what: str, things: Iterable[tuple[str, _T]]) -> Iterator[_T]:
+    """The second of each pair; shows `what`, its number and its name, the first, while it is worked on."""
+    every = list(things)
+    try:
+        for number, (name, thing) in enumerate(every, 1):
+            progress(f"{what} {number} of {len(every)}: {name}")
+            yield thing
+    finally:
+        progress("")

@@ -108,7 +108,7 @@ def create(context: typer.Context, task_id: TaskId, *, flags: PushConfigFlags) -
 
       a2a-bridge task push-config create -a :8080 TASK-ID --listen 127.0.0.1:9000
     """
-    from a2a_bridge_tools.client.push_configs import create_config
+    from a2a_bridge_tools.client.tasks import create_config
 
     create_config(context, task_id, flags)
 
@@ -122,9 +122,9 @@ def get_config(context: typer.Context, task_id: TaskId, config_id: ConfigId, *, 
 
       a2a-bridge task push-config get -a :8080 TASK-ID CONFIG-ID
     """
-    from a2a_bridge_tools.client import push_configs
+    from a2a_bridge_tools.client.tasks import get_config
 
-    push_configs.get_config(context, task_id, config_id, flags)
+    get_config(context, task_id, config_id, flags)
 
 
 @push_config.command("list", cls=Command)
@@ -136,9 +136,9 @@ def list_configs(context: typer.Context, task_id: TaskId, *, flags: ClientFlags)
 
       a2a-bridge task push-config list -a :8080 TASK-ID
     """
-    from a2a_bridge_tools.client import push_configs
+    from a2a_bridge_tools.client.tasks import list_configs
 
-    push_configs.list_configs(context, task_id, flags)
+    list_configs(context, task_id, flags)
 
 
 @push_config.command(cls=Command)
@@ -150,6 +150,6 @@ def delete(context: typer.Context, task_id: TaskId, config_id: ConfigId, *, flag
 
       a2a-bridge task push-config delete -a :8080 TASK-ID CONFIG-ID
     """
-    from a2a_bridge_tools.client.push_configs import delete_config
+    from a2a_bridge_tools.client.tasks import delete_config
 
     delete_config(context, task_id, config_id, flags)

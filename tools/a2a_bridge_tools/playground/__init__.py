@@ -1,5 +1,5 @@
 """The playground: a page on which people call an agent over several bindings at once, and see what was on the
-wire. `server.py` serves it, `static/` is the page.
+wire. `page.py` serves it, `static/` is the page.
 
 Rules:
 1. The page is a client like any other: calls go to the addresses of the agent's card. Only a gateway gives

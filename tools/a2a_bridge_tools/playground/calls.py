@@ -1,4 +1,4 @@
-"""Makes the same call over several cells at once, and records what is seen."""
+"""Makes the same call over several cells at once, and has an example of each request."""
 
 from __future__ import annotations
 
@@ -18,10 +18,18 @@ from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.masking import Secrets
 from a2a_bridge.gateway import rewrite
-from a2a_bridge_tools.playground.exchange import CLIENT, UPSTREAM, Exchange, Hop
-from a2a_bridge_tools.playground.results import Compared, Result, comparison
+from a2a_bridge_tools.playground.exchange import (
+    CLIENT,
+    TRACE_PARAMETER,
+    UPSTREAM,
+    Compared,
+    Exchange,
+    Hop,
+    Result,
+    Seen,
+    comparison,
+)
 from a2a_bridge_tools.playground.subject import Cell, Found
-from a2a_bridge_tools.playground.upstream_tap import TRACE_PARAMETER, Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +117,29 @@ def _fresh(asked: Asked, number: int) -> Any:
     if request.message.message_id:
         request.message.message_id = str(uuid4())
     return request
+
+
+_MESSAGE = {"message": {"role": "ROLE_USER", "parts": [{"text": "hello"}]}}
+_TASK = {"id": "TASK-ID"}
+_CONFIG = {"taskId": "TASK-ID", "id": "CONFIG-ID"}
+_REQUESTS: dict[ops.Operation[Any, Any], dict[str, Any]] = {
+    ops.SEND_MESSAGE: _MESSAGE,
+    ops.SEND_STREAMING_MESSAGE: _MESSAGE,
+    ops.GET_TASK: _TASK,
+    ops.LIST_TASKS: {"pageSize": 20},
+    ops.CANCEL_TASK: _TASK,
+    ops.SUBSCRIBE_TO_TASK: _TASK,
+    ops.CREATE_PUSH_CONFIG: {"taskId": "TASK-ID", "url": "https://receiver.example/webhook"},
+    ops.GET_PUSH_CONFIG: _CONFIG,
+    ops.LIST_PUSH_CONFIGS: {"taskId": "TASK-ID"},
+    ops.DELETE_PUSH_CONFIG: _CONFIG,
+    ops.GET_EXTENDED_AGENT_CARD: {},
+}
+
+
+def operations() -> list[dict[str, Any]]:
+    """All operations, with an example of each request in ProtoJSON of 1.0."""
+    return [
+        {"name": one.name, "streams": isinstance(one, ops.Streaming), "request": _REQUESTS[one]}
+        for one in ops.ALL
+    ]

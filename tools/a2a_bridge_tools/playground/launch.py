@@ -26,9 +26,9 @@ from a2a_bridge.cli.target import Target, TargetKind, load
 from a2a_bridge.cli.values import listen_address
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client.credentials import secrets_of
-from a2a_bridge_tools.playground.server import Playground, reachable
+from a2a_bridge_tools.playground.exchange import UpstreamTap
+from a2a_bridge_tools.playground.page import Playground, reachable
 from a2a_bridge_tools.playground.subject import Subject, Upstream
-from a2a_bridge_tools.playground.upstream_tap import UpstreamTap
 
 PROGRAM = f"a2a-bridge {__version__}"
 

@@ -14,7 +14,7 @@ from a2a_bridge.core.masking import NONE_KNOWN, Secrets
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client.credentials import secrets_of
-from a2a_bridge_tools.playground.upstream_tap import UpstreamTap
+from a2a_bridge_tools.playground.exchange import UpstreamTap
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,59 @@
-"""References to entries of a catalog: `https://host/.well-known/ai-catalog.json#NAME`, or `https://host#NAME`.
+"""References to agents (`--agent-card`), and to entries of a catalog.
 
-A catalog (ai-catalog.io, 1.0) lists agents with the URLs of their cards. An entry is named by its identifier,
-by the last part of that, or by its display name. A catalog with one agent needs no name.
-
-The user has named the host of the catalog, and not those of its entries: an entry gets what an interface of a
-card at its address would get (`gateway/destinations.py`).
+Rules:
+1. A bare host is an origin, as the specification says, and so `host:port` is HTTP here; gRPC is `grpc://`.
+   Over https, but http for names and addresses of this machine and of private networks. Everything else is a
+   target as the other commands have it (`cli/target.py`). `reference` makes no connection.
+2. A catalog (ai-catalog.io, 1.0) lists agents with the URLs of their cards: `https://host#NAME`, or
+   `https://host/.well-known/ai-catalog.json#NAME`. An entry is named by its identifier, by the last part of
+   the identifier, or by its display name. A catalog with one agent needs no name.
+3. The user has named the host of the catalog, and not the hosts of its entries: an entry gets what an
+   interface of a card at its address would get (`gateway/destinations.py`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from a2a_bridge.bindings.binding import DialOptions, http_fetch
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.cards.read import CardError
-from a2a_bridge.cli.target import Target, TargetKind
+from a2a_bridge.cli.target import BadTargetError, Target, TargetKind, is_file, parse
 from a2a_bridge.codec import JsonSyntaxError, loads
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.upstream import options_for
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_-][A-Za-z0-9_.-]*)(:\d{1,5})?([/?#].*)?")
+
+
+def reference(text: str) -> Target:
+    """Reads a reference. Raises BadTargetError."""
+    text = text.strip()
+    if not text:
+        raise BadTargetError("no agent is named; try: -a REF, or the variable A2ACLI_AGENT_CARD")
+    if text.lower().startswith("file://"):
+        return Target(TargetKind.CARD, unquote(urlsplit(text).path))
+    host = _HOST.fullmatch(text)
+    is_code = text.rpartition(":")[0].endswith(".py") or text.endswith(".py")
+    if host is None or is_code or (text.endswith(".json") and not host[3]) or is_file(text):
+        return parse(text)
+    if host[2] and int(host[2][1:]) > 65535:
+        raise BadTargetError(f"{host[2][1:]} is not a port")
+    return Target(TargetKind.URL, f"{'http' if _is_near(host[1]) else 'https'}://{text}")
+
+
+def _is_near(host: str) -> bool:
+    """Whether a host is this machine, or in a private network."""
+    try:
+        return ip_address(host.strip("[]")).is_private
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
 
 PATH = "/.well-known/ai-catalog.json"
 _CARD = "application/a2a-agent-card+json"

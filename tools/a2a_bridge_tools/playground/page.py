@@ -1,22 +1,32 @@
-"""The web server of the playground: the page, and the interface that its scripts use.
+"""The web server of the playground: the page, the interface that its scripts use, access, and a webhook.
 
 Rules:
-1. Everything but scripts and styles asks for the token (`access.py`).
-2. Streams are lines of JSON. A reader that leaves ends the calls that it asked for.
-3. Errors are documents with a code and a text, those of a defect included.
-4. A wildcard address cannot be called: this machine reaches it at the loopback address, and the webhook of
+1. Everything but scripts and styles asks for the token of this launch, which stands in the address that is
+   printed. Scripts and styles hold no secret. There is no cookie: the cookies of one port are sent to every
+   port of a host.
+2. The name in `Host` has to be an IP address, `localhost` or the name that was listened at, so that a name
+   of someone else's cannot be made to lead here (DNS rebinding). An `Origin` has to be that of the page.
+3. Streams are lines of JSON. A reader that leaves ends the calls that it asked for.
+4. Errors are documents with a code and a text, those of a defect included.
+5. A wildcard address cannot be called: this machine reaches it at the loopback address, and the webhook of
    the page is where the browser reaches the page.
-5. The files of the page are read at the start. No part of a request becomes a path.
+6. The files of the page are read at the start. No part of a request becomes a path.
+7. The webhook keeps the last notifications, and tells readers that wait.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import secrets
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib.resources import files
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -26,23 +36,20 @@ from aiohttp import web
 
 from a2a_bridge.bindings.binding import DialOptions, ListenAddress, http_fetch
 from a2a_bridge.cli.values import is_header_name
-from a2a_bridge.codec import DecodeError, JsonSyntaxError, decoder, dumps, loads
+from a2a_bridge.codec import DecodeError, JsonSyntaxError, decoder, dumps, encoder, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.masking import HIDDEN
-from a2a_bridge_tools.check import report
+from a2a_bridge.core.masking import HIDDEN, mask
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.notification import TOKEN_HEADERS, read
 from a2a_bridge_tools.check.inspection import Inspection
-from a2a_bridge_tools.check.table import inspect
+from a2a_bridge_tools.check.table import count_warnings, inspect, is_ok, step
 from a2a_bridge_tools.client.equivalents import format_request, request_of_call
 from a2a_bridge_tools.client.flags import EquivalentKind
-from a2a_bridge_tools.playground import examples
-from a2a_bridge_tools.playground.access import HEADERS, Access
-from a2a_bridge_tools.playground.calls import Asked, make
-from a2a_bridge_tools.playground.exchange import Exchange, History
-from a2a_bridge_tools.playground.results import error_tree
+from a2a_bridge_tools.playground.calls import Asked, make, operations
+from a2a_bridge_tools.playground.exchange import Exchange, History, error_tree
 from a2a_bridge_tools.playground.subject import Subject
-from a2a_bridge_tools.playground.webhooks import Deliveries
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +63,111 @@ _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _OPERATIONS = {one.name: one for one in ops.ALL}
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  nothing listens there because of this
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+#: headers of every response
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'"
+    " data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The rules of one launch. host: the name that was listened at."""
+
+    host: str = "127.0.0.1"
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    #: the part of the webhook's path that nobody else knows
+    webhook: str = field(default_factory=lambda: secrets.token_urlsafe(12), repr=False)
+
+    def knows(self, token: str) -> bool:
+        """Whether a token is that of this launch."""
+        # Bytes of a header that are not UTF-8 come as lone surrogates.
+        return hmac.compare_digest(token.encode(errors="surrogatepass"), self.token.encode())
+
+    def bears(self, headers: Mapping[str, str]) -> bool:
+        """Whether `Authorization` has the token."""
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and self.knows(token.strip())
+
+    def is_here(self, headers: Mapping[str, str]) -> bool:
+        """Whether a request is for this place, and not from a page of another one."""
+        host = headers.get("Host", "")
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        if name not in ("localhost", self.host.lower()) and not _is_address(name):
+            return False
+        origin = headers.get("Origin")
+        return origin is None or origin == f"http://{host}"
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+#: deliveries that are kept, and bytes of each that are shown
+KEPT = 100
+LONGEST = 64 * 1024
+_SECRET = frozenset(name.lower() for name in TOKEN_HEADERS)
+
+
+class Deliveries:
+    """The last notifications, as lines of JSON."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._kept: deque[bytes] = deque(maxlen=KEPT)
+        self._watching: set[asyncio.Queue[bytes]] = set()
+
+    def take(self, headers: Iterable[tuple[str, str]], body: bytes) -> None:
+        """Adds a notification."""
+        self._number += 1
+        line = dumps(
+            {
+                "number": self._number,
+                "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "headers": [[name, mask(name, value, _SECRET)] for name, value in headers],
+                "body": body[:LONGEST].decode("utf-8", "replace"),
+                "event": _event(body),
+            }
+        )
+        self._kept.append(line)
+        for queue in self._watching:
+            if queue.full():  # a page that does not read has the newest ones
+                queue.get_nowait()
+            queue.put_nowait(line)
+
+    async def lines(self) -> AsyncGenerator[bytes, None]:
+        """Those that are kept, and then each new one."""
+        queue: asyncio.Queue[bytes] = asyncio.Queue(KEPT)
+        for line in self._kept:
+            queue.put_nowait(line)
+        self._watching.add(queue)
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self._watching.discard(queue)
+
+
+def _event(body: bytes) -> Any:
+    """The event in a notification as JSON of 1.0; None if it is no notification."""
+    try:
+        return encoder(hub.StreamResponse)(read(body))
+    except A2AError:
+        return None
 
 
 class _BadRequestError(Exception):
@@ -185,7 +297,7 @@ class Playground:
                 "agents": [{"name": one.name, "url": one.target.place} for one in self.subjects()],
                 "webhook": f"{self._place_for(request)}/webhook/{self._access.webhook}",
                 "admin": self.admin is not None,
-                "operations": examples.operations(),
+                "operations": operations(),
             }
         )
 
@@ -342,8 +454,8 @@ async def _findings(subject: Subject, text: str) -> AsyncGenerator[bytes, None]:
     async with aclosing(inspect(inspection)) as found:
         async for one in found:
             findings.append(one)
-            yield dumps(report.step(one))
-    yield dumps({"ok": report.is_ok(findings), "warnings": report.count_warnings(findings)})
+            yield dumps(step(one))
+    yield dumps({"ok": is_ok(findings), "warnings": count_warnings(findings)})
 
 
 async def _stream(request: web.Request, lines: AsyncGenerator[bytes, None]) -> web.StreamResponse:
