@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from a2a_bridge.agents.entry import (
+from a2a_bridge.agents.member import (
     PATH,
     AgentEntry,
     Opening,
@@ -11,7 +11,7 @@ from a2a_bridge.agents.entry import (
     options_of,
     remote,
 )
-from a2a_bridge.agents.server import Agents, asgi_agents, serve_agents
+from a2a_bridge.agents.several import Agents, asgi_agents, serve_agents
 
 __all__ = [
     "PATH",

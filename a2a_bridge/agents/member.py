@@ -1,26 +1,162 @@
-"""One of several agents while it is served: its part of the hosts, and its calls in progress."""
+"""One of several agents: as it is given to a server, while it is served, and as callers find it.
+
+Rules:
+1. An entry has the name of the agent, its options, and the way to open it. A member has its part of the
+   hosts, and its calls in progress.
+2. gRPC finds the agents behind a common address by tenant or host name. The tenant that names an agent ends
+   here: the agent sees a call without it. Other tenants belong to the agent that is found otherwise.
+3. A host name counts where the server sees the authority of a call, which grpc.aio does not show.
+4. `GET /agents` and the AI Catalog list the agents.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from a2a_bridge.agents.entry import PATH, AgentEntry
-from a2a_bridge.app.planning import ServeOptions
-from a2a_bridge.app.serving import Server
+from a2a_bridge.app.planning import EVERYTHING, ServeOptions
+from a2a_bridge.app.runtime import serve_agent, serve_gateway
+from a2a_bridge.app.serving import Server, Shared
 from a2a_bridge.bindings.binding import (
+    DialOptions,
     Host,
     HostOptions,
     ListenAddress,
 )
+from a2a_bridge.cards import Candidate, interface
+from a2a_bridge.cards.build import host_of
+from a2a_bridge.cards.page import list_page
+from a2a_bridge.codec import dumps
 from a2a_bridge.core.call import Call
-from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Events, Service
+from a2a_bridge.core.service import Events, Service, reject, reject_stream
 from a2a_bridge.dialects import GRPC, Dialect
+from a2a_bridge.dialects.known import version_not_supported
+from a2a_bridge.dialects.v0_3.card import is_old
+from a2a_bridge.gateway.connections import without_tenant
+from a2a_bridge.hosting import Agent
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+#: names are segments of paths, tenants and parts of URNs
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+PATH = "/agents"
+#: stands for the common hosts in the options of one agent
+SHARED = ListenAddress("", -1)
+
+#: opens an agent on its part of the hosts. Raises A2AError UNAVAILABLE if it cannot be reached now
+Opening = Callable[[Shared], AbstractAsyncContextManager[Server]]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentEntry:
+    """An agent to serve among others. Raises ValueError for an invalid name.
+
+    name: in its path and as its tenant. names: host names at which it is served, too. at_root: it is also
+    served where the only agent of a server is: at the root, and over gRPC for every other tenant.
+    """
+
+    name: str
+    opening: Opening
+    names: tuple[str, ...] = ()
+    at_root: bool = False
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise ValueError(
+                f"{self.name!r} is no name of an agent: lower-case letters, digits and -, at most 63"
+            )
+
+
+def hosted(
+    name: str,
+    agent: Agent,
+    options: ServeOptions,
+    interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
+    *,
+    names: tuple[str, ...] = (),
+    at_root: bool = False,
+) -> AgentEntry:
+    """An agent of this process. options: for it alone; an interface without a URL is served on the common
+    hosts.
+    """
+
+    def open_server(shared: Shared) -> AbstractAsyncContextManager[Server]:
+        own = options_of(name, options, shared.options)
+        served = interfaces_of(name, interfaces, names, at_root=at_root)
+        return serve_agent(agent, served, own, shared=shared)
+
+    return AgentEntry(name, open_server, names, at_root)
+
+
+def remote(
+    name: str,
+    card: hub.AgentCard,
+    candidates: Sequence[Candidate],
+    options: ServeOptions,
+    dial_options: DialOptions | None = None,
+    interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
+    *,
+    names: tuple[str, ...] = (),
+    at_root: bool = False,
+) -> AgentEntry:
+    """A remote agent; see `serve_gateway` and `hosted`."""
+
+    def open_server(shared: Shared) -> AbstractAsyncContextManager[Server]:
+        own = options_of(name, options, shared.options)
+        served = interfaces_of(name, interfaces, names, at_root=at_root)
+        return serve_gateway(card, candidates, served, own, dial_options, shared=shared)
+
+    return AgentEntry(name, open_server, names, at_root)
+
+
+def options_of(name: str, options: ServeOptions, server: ServeOptions) -> ServeOptions:
+    """The options of one agent. Who may call and TLS are the server's; its public URL, unless the agent has
+    one of its own, gets the agent's path.
+    """
+    path = f"{PATH}/{name}"
+    return replace(
+        options,
+        name=name,
+        http=SHARED,
+        grpc=SHARED,
+        host=replace(options.host, tls=server.host.tls),
+        tls=server.tls,
+        grpc_tls=server.grpc_tls,
+        admin=None,
+        metrics=server.metrics,
+        usage=server.usage,
+        authentication=server.authentication,
+        allow_unauthenticated=server.allow_unauthenticated,
+        access_rules=options.access_rules or server.access_rules,
+        public_url=options.public_url or (server.public_url and server.public_url.rstrip("/") + path),
+        public_grpc=options.public_grpc or server.public_grpc,
+    )
+
+
+def interfaces_of(
+    name: str,
+    interfaces: Sequence[hub.AgentInterface],
+    names: tuple[str, ...] = (),
+    *,
+    at_root: bool = False,
+) -> tuple[hub.AgentInterface, ...]:
+    """The interfaces of one agent: gRPC on the common address has its name as the tenant. Versions without
+    tenants are served over gRPC only at an address or a host name of the agent's own.
+    """
+    found = []
+    for one in interfaces:
+        if one.protocol_binding != GRPC.name or one.url or at_root:
+            found.append(one)
+        elif not is_old(one):
+            found.append(interface(one.protocol_binding, version=one.protocol_version, tenant=name))
+        elif names:
+            found.append(one)
+    return tuple(found)
 
 
 class Running:
@@ -136,3 +272,108 @@ class GrpcPart:
     async def drain(self, grace: float) -> None:  # noqa: ARG002  the owner drains the host
         """Answers further calls as UNAVAILABLE."""
         self._member.service = None
+
+
+class Directory:
+    """The agents behind the common gRPC address; implements Service."""
+
+    def __init__(self, members: Mapping[str, Member]) -> None:
+        self._members = members
+
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        try:
+            service, routed = self._find(call)
+        except A2AError as error:
+            return reject(error)
+        return service.unary(routed)
+
+    def stream(self, call: Call[Any, Any], /) -> Events:
+        try:
+            service, routed = self._find(call)
+        except A2AError as error:
+            return reject_stream(error)
+        return service.stream(routed)
+
+    def _find(self, call: Call[Req, Res]) -> tuple[Service, Call[Req, Res]]:
+        tenant, origin = call.context.tenant, call.context.origin
+        member = self._members.get(tenant) if tenant else None
+        if member is not None:
+            call = without_tenant(call)
+        else:
+            host = host_of(origin.base_url)
+            found = [one for one in self._members.values() if one.entry.at_root or host in one.entry.names]
+            member = next((one for one in found if not one.entry.at_root), found[0] if found else None)
+        if member is None:
+            text = (
+                "is the name of none of the agents here" if tenant else "has to be the name of an agent here"
+            )
+            raise invalid_params("tenant", text)
+        if member.service is None:
+            if elsewhere := _own_address(member):
+                raise invalid_params(
+                    "tenant", f"names an agent that is not here over gRPC, but at {elsewhere}"
+                )
+            raise A2AError(Reason.UNAVAILABLE, "the agent is not available", blame=Blame.SELF)
+        if not any(one.version == origin.version for one in member.versions):
+            raise version_not_supported(
+                f"this agent is not served in {origin.version} over gRPC", member.versions
+            )
+        return member.service, call
+
+
+def _own_address(member: Member) -> str:
+    """The gRPC address of an agent that is not on the common one; empty if it has none, or is not there."""
+    if member.server is None or member.is_common:
+        return ""
+    found = (one.url for one in member.server.card.supported_interfaces if one.protocol_binding == GRPC.name)
+    return next(found, "")
+
+
+CATALOG_PATH = "/.well-known/ai-catalog.json"
+
+
+def render_catalogue(members: Iterable[Member], base_url: str) -> bytes:
+    """All agents, with their cards' URLs and whether they are available."""
+    return dumps({"agents": [_row(one, base_url) for one in members]})
+
+
+def catalogue(members: Iterable[Member], base_url: str) -> bytes:
+    """The AI Catalog (ai-catalog.io, 1.0): one entry for each available agent."""
+    found = [_entry(one, base_url) for one in members if one.server is not None]
+    return dumps({"specVersion": "1.0", "host": {"displayName": host_of(base_url)}, "entries": found})
+
+
+def front_page(members: Iterable[Member], base_url: str) -> bytes:
+    """The page for people at the root: the available agents, with their own pages."""
+    available = [one for one in members if one.server is not None]
+    cards = [(one.entry.name, one.server.card) for one in available if one.server is not None]
+    return list_page(
+        (card.name or name, card.description, f"{base_url}{PATH}/{name}/") for name, card in cards
+    )
+
+
+def _card_url(member: Member, base_url: str) -> str:
+    return f"{base_url}{PATH}/{member.entry.name}/.well-known/agent-card.json"
+
+
+def _row(member: Member, base_url: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": member.entry.name, "card": _card_url(member, base_url)}
+    if member.server is None:
+        return {**row, "state": "unavailable"}
+    card = member.server.card
+    return {**row, "state": "available", "displayName": card.name, "description": card.description}
+
+
+def _entry(member: Member, base_url: str) -> dict[str, Any]:
+    assert member.server is not None  # noqa: S101  for the type checker
+    card = member.server.card
+    entry: dict[str, Any] = {
+        "identifier": f"urn:air:{host_of(base_url)}:agent:{member.entry.name}",
+        "displayName": card.name,
+        "type": "application/a2a-agent-card+json",
+        "url": _card_url(member, base_url),
+        "description": card.description,
+        "version": card.version,
+        "tags": list(dict.fromkeys(tag for skill in card.skills for tag in skill.tags)),
+    }
+    return {name: value for name, value in entry.items() if value}

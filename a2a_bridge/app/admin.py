@@ -1,20 +1,24 @@
-"""The listener for operators: metrics, probes and call counts, on an address of its own.
+"""The listener for operators: metrics, probes and call counts, on an address of its own; and their gauges.
 
 Rules:
 1. It opens before the server and closes after it, so that it can tell that the server starts or drains.
 2. It answers everyone who reaches it. Loopback, or a network of operators, is the place for it.
 3. It serves documents only: no call reaches an agent over it.
+4. Gauges of an agent, a gateway and the process are read from their objects at each scrape.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import platform
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import Protocol, cast
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from a2a_bridge.app.gauges import process_gauges
+from a2a_bridge.app.agent import AgentApp
+from a2a_bridge.app.gateway import GatewayApp
 from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.bindings.binding import (
     ApplicationHost,
@@ -25,9 +29,20 @@ from a2a_bridge.bindings.binding import (
     find,
     operator_options,
 )
+from a2a_bridge.bindings.memory import MemoryAccount, in_work
+from a2a_bridge.bindings.rejected import rejected_connections, rejected_requests
+from a2a_bridge.bindings.traffic import received_bytes, sent_bytes
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.middleware.metrics import Gather
+from a2a_bridge.core.extras import DISTRIBUTION
+from a2a_bridge.gateway.failover import Failover
+from a2a_bridge.hosting.phases import Phase
+from a2a_bridge.middleware.metrics import PREFIX, Gather, label
+from a2a_bridge.push.ports import CountsBacklog
+from a2a_bridge.stores.ports import MeasuresWrites, Outbox, Store
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -155,3 +170,179 @@ async def announce(
 
 def _never() -> bool:
     return False
+
+
+_AGENT = ("agent",)
+
+
+def agent_gauges(agent: str, one: AgentApp) -> Gather:
+    """The gauges of a hosted agent. agent: its name."""
+    name = label(agent)
+
+    async def read() -> Sequence[Metric]:
+        runs = list(one.engine.runs)
+        by_phase = {(name, phase.value): 0.0 for phase in Phase}
+        for run in runs:
+            by_phase[name, run.phase.value] += 1
+        queued = float(sum(max(0, run.backlog) for run in runs))
+        return [
+            _gauge("runs", "Task runs by what they do now.", by_phase, ("agent", "phase")),
+            _gauge(
+                "queued_messages", "Messages that wait for the run of their task to end.", _of(name, queued)
+            ),
+            _gauge(
+                "tasks_to_take_over",
+                "Tasks of earlier processes that have not been taken over yet.",
+                _of(name, one.engine.left),
+            ),
+            *_store(name, one.store),
+            *_memory(name, one.store.memory),
+            *await _outbox(name, one.store.outbox),
+        ]
+
+    return read
+
+
+def gateway_gauges(agent: str, one: GatewayApp) -> Gather:
+    """The gauges of a gateway. agent: the name of the agent behind it."""
+    name = label(agent)
+
+    async def read() -> Sequence[Metric]:
+        outbox = [] if one.outbox is None else await _outbox(name, one.outbox)
+        failover = one.connections.failover
+        return [*_upstream(name, failover), *_memory(name, one.memory), *outbox]
+
+    return read
+
+
+def process_gauges(is_ready: Callable[[], bool]) -> Gather:
+    """The gauges of a process and of its listeners."""
+    from prometheus_client.metrics_core import CounterMetricFamily
+
+    build = {(version(DISTRIBUTION), platform.python_version()): 1.0}
+
+    async def read() -> Sequence[Metric]:
+        rejected = CounterMetricFamily(
+            f"{PREFIX}rejected_requests",
+            "Requests of this process that were rejected before they became calls.",
+            labels=("binding", "version", "code"),
+        )
+        for labels, count in rejected_requests.items():
+            rejected.add_metric(labels, count)
+        closed = CounterMetricFamily(
+            f"{PREFIX}rejected_connections",
+            "Connections of this process beyond the limit of a listener.",
+            labels=("family",),
+        )
+        closed.add_metric(("http",), rejected_connections["http"])
+        traffic = []
+        for what, explanation, counted in (
+            ("received_bytes", "Bytes of requests that this process has read.", received_bytes),
+            ("sent_bytes", "Bytes of answers and events that this process has written.", sent_bytes),
+        ):
+            family = CounterMetricFamily(f"{PREFIX}{what}", explanation, labels=("binding",))
+            for binding, count in counted.items():
+                family.add_metric((binding,), count)
+            traffic.append(family)
+        return [
+            _gauge("build_info", "Always 1.", build, ("version", "python")),
+            _gauge("ready", "1 while the server takes new work.", {(): float(is_ready())}, ()),
+            _gauge("memory_in_work_bytes", "Large requests and answers in work.", {(): in_work.held}, ()),
+            rejected,
+            closed,
+            *traffic,
+        ]
+
+    return read
+
+
+def _store(name: str, store: Store) -> Iterable[Metric]:
+    from prometheus_client.metrics_core import CounterMetricFamily, SummaryMetricFamily
+
+    available = float(store.rejection() is None)
+    yield _gauge("store_available", "1 while the store can be written.", _of(name, available))
+    if isinstance(store, MeasuresWrites):
+        writes = store.writes()
+        commits = SummaryMetricFamily(
+            f"{PREFIX}store_commit_seconds", "Duration of the transactions of the store.", labels=_AGENT
+        )
+        commits.add_metric((name,), writes.commits, writes.seconds)
+        yield commits
+        changes = CounterMetricFamily(
+            f"{PREFIX}store_changes",
+            "Changes that the transactions of the store have written.",
+            labels=_AGENT,
+        )
+        changes.add_metric((name,), writes.changes)
+        yield changes
+        yield _gauge("store_queued_bytes", "Events that wait to be written.", _of(name, writes.queued))
+
+
+def _memory(name: str, account: MemoryAccount) -> Iterable[Metric]:
+    yield _gauge("memory_bytes", "Tasks, events and buffers in memory.", _of(name, account.used))
+    limit = account.limit or float("inf")
+    yield _gauge("memory_limit_bytes", "The limit of --max-memory.", _of(name, limit))
+
+
+async def _outbox(name: str, outbox: Outbox) -> list[Metric]:
+    if not isinstance(outbox, CountsBacklog):
+        return []
+    try:
+        backlog = await outbox.backlog()
+    except A2AError:  # the store fails, which its own gauge says
+        return []
+    age = backlog.age or 0.0
+    return [
+        _gauge("outbox_notifications", "Push notifications that wait.", _of(name, backlog.pending)),
+        _gauge("outbox_oldest_seconds", "Age of the oldest push notification that waits.", _of(name, age)),
+        _gauge("dead_letters", "Push notifications that were given up.", _of(name, backlog.dead)),
+    ]
+
+
+def _upstream(name: str, upstreams: Failover) -> list[Metric]:
+    from prometheus_client.metrics_core import CounterMetricFamily
+
+    found: dict[tuple[str, ...], float] = {}
+    paused: dict[tuple[str, ...], float] = {}
+    for number, upstream in enumerate(upstreams.upstreams, 1):
+        reachable = upstream.health.reachable
+        if reachable is not None:
+            interface = upstream.candidate.interface
+            key = (name, str(number), interface.protocol_binding, upstream.candidate.dialect.version)
+            found[key] = float(reachable)
+            paused[key] = float(upstreams.is_paused(upstream))
+    labels = ("agent", "interface", "binding", "version")
+    retries = CounterMetricFamily(
+        f"{PREFIX}upstream_retries", "Repeated attempts of calls to the agent.", labels=_AGENT
+    )
+    retries.add_metric((name,), upstreams.retried)
+    return [
+        _gauge(
+            "upstream_reachable",
+            "1 if the last call reached the agent at this interface; absent before the first call.",
+            found,
+            labels,
+        ),
+        _gauge(
+            "upstream_circuit_open",
+            "1 while this interface gets no calls because it failed several times in a row.",
+            paused,
+            labels,
+        ),
+        retries,
+    ]
+
+
+def _of(name: str, value: float) -> Mapping[Any, float]:
+    return {(name,): value}
+
+
+def _gauge(
+    name: str, explanation: str, values: Mapping[Any, float], labels: Sequence[str] = _AGENT
+) -> Metric:
+    from prometheus_client.metrics_core import GaugeMetricFamily
+
+    gauge = GaugeMetricFamily(f"{PREFIX}{name}", explanation, labels=labels)
+    for key, value in values.items():
+        gauge.add_metric(key, value)
+    return gauge

@@ -4,17 +4,36 @@ Rules:
 1. Resources opened here are closed here, after the last call: the engine, then the notifications, then the
    store.
 2. A store that the application opened is closed by the application.
+3. An application may give an agent and interfaces that cannot be served, and contexts that have to be opened
+   for them: `check_agent` and its neighbours say so before anything is opened.
+4. Several worker processes of one ASGI server, as `uvicorn --workers` and gunicorn start them, must not keep
+   tasks apart without a warning. Such workers have one parent, and listen on sockets that it has bound: each
+   process locks a file for each of these addresses, and the second finds it locked. A server in one process
+   has bound nothing when it starts, or an address of its own. Nothing is rejected: a SQLite file has a lock
+   of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+import atexit
+import hashlib
+import inspect
+import logging
+import os
+import socket
+import stat
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, wraps
+from pathlib import Path
 from time import monotonic
-from typing import Any
+from types import TracebackType
+from typing import Any, Generic, NoReturn, ParamSpec, TypeVar
+
+from filelock import FileLock, Timeout
 
 from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.bindings.binding import Document
@@ -157,3 +176,174 @@ async def agent_app(
         await one.engine.start()
         keys = worker.jwks if worker is not None else None
         yield replace(one, close=close, documents={} if keys is None else {JWKS_PATH: keys})
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class _Unopened(Generic[_T]):
+    """An asynchronous context. Each other use of it raises a TypeError that says how it is opened."""
+
+    def __init__(self, context: AbstractAsyncContextManager[_T], example: str) -> None:
+        self._context = context
+        self._example = example
+        self._entered = False
+
+    async def __aenter__(self) -> _T:
+        if self._entered:
+            raise RuntimeError(f"this context opens once, and it was opened: write `{self._example}` again")
+        self._entered = True
+        return await self._context.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._context.__aexit__(kind, raised, trace)
+
+    def __await__(self) -> NoReturn:
+        self._reject()
+
+    def __enter__(self) -> NoReturn:
+        self._reject()
+
+    def __exit__(self, *raised: object) -> None:
+        """`with` looks for it before it calls `__enter__`."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self._reject()
+
+    def _reject(self) -> NoReturn:
+        raise TypeError(f"this context is not open: write `{self._example}`")
+
+
+def opened_as(
+    example: str, check: Callable[[Any], None] | None = None
+) -> Callable[[Callable[_P, AsyncIterator[_T]]], Callable[_P, AbstractAsyncContextManager[_T]]]:
+    """Like `asynccontextmanager`, for contexts that applications open.
+
+    example: the statement that opens one. check: raises for an unusable first argument, at the call.
+    """
+
+    def decorate(
+        function: Callable[_P, AsyncIterator[_T]],
+    ) -> Callable[_P, AbstractAsyncContextManager[_T]]:
+        make = asynccontextmanager(function)
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> AbstractAsyncContextManager[_T]:
+            bound = signature.bind(*args, **kwargs)
+            if check is not None:
+                check(next(iter(bound.arguments.values())))
+            return _Unopened(make(*args, **kwargs), example)
+
+        return call
+
+    return decorate
+
+
+def check_agent(given: Any) -> None:
+    """Raises TypeError for anything but an Agent, with what makes one of it."""
+    if not isinstance(given, Agent):
+        raise TypeError(f"{_name_of(given)} is no agent: {_remedy(given)}")
+
+
+def check_interfaces(given: Any) -> None:
+    """Raises TypeError for anything but a list of interfaces."""
+    example = 'write [interface("JSONRPC")], with `interface` of a2a_bridge'
+    if isinstance(given, (str, hub.AgentInterface)) or not isinstance(given, Sequence):
+        raise TypeError(f"interfaces is a list, not {_name_of(given)}: {example}")
+    for one in given:
+        if not isinstance(one, hub.AgentInterface):
+            raise TypeError(f"interfaces has {_name_of(one)}, which is no interface: {example}")
+
+
+def check_target(given: Any) -> None:
+    """Raises TypeError for what nothing can be connected to."""
+    if isinstance(given, (Agent, hub.AgentCard, hub.AgentInterface, str)):
+        return
+    if callable(given) or hasattr(given, "execute"):
+        check_agent(given)
+    raise TypeError(
+        f"{_name_of(given)} is no target: give a URL, host:port, a card, an interface or an Agent"
+    )
+
+
+def _name_of(given: Any) -> str:
+    kind, name = type(given).__name__, getattr(given, "__name__", "")
+    return f"{name} ({kind})" if callable(given) and name else f"a value of type {kind}"
+
+
+def _remedy(given: Any) -> str:
+    if inspect.isclass(given):
+        return "decorate its method with @agent and give that of an object, or give Agent(executor)"
+    if hasattr(given, "execute"):
+        return "give Agent(executor)"
+    if callable(given):
+        return "decorate it with @agent"
+    if isinstance(given, str):
+        return "import it, and give the object; `run_gateway` serves the agent at a URL"
+    return "decorate a function with @agent, and give that"
+
+
+_log = logging.getLogger("a2a_bridge.shared_listener")
+
+#: the locks of this process by file; they end with it
+_held: dict[Path, FileLock] = {}
+
+
+def note_other_workers(name: str) -> None:
+    """Logs a warning if another worker process of this server serves an agent. name: of the agent, which
+    keeps its tasks in this process.
+    """
+    if not all(map(_alone, _bound())):
+        _log.warning(
+            "several worker processes of this server serve the agent %r, and each keeps its own tasks:"
+            " a task is often not found again. Start one worker, or use"
+            " ServeOptions(store='postgresql://…'). This is for agents that answer with messages only",
+            name,
+        )
+
+
+def _alone(address: str) -> bool:
+    """Whether no other process of the same parent has called this for an address."""
+    key = hashlib.sha256(f"{os.getuid()} {os.getppid()} {address}".encode()).hexdigest()[:32]
+    path = Path(tempfile.gettempdir()) / f"a2a-bridge-{key}.lock"
+    if path in _held:
+        return True
+    lock = FileLock(path, timeout=0, mode=0o600)
+    try:
+        lock.acquire()
+    except Timeout:
+        return False
+    except OSError:  # no such folder, or a file of another user: unknown
+        return True
+    _held[path] = lock
+    atexit.register(path.unlink, missing_ok=True)
+    return True
+
+
+def _bound() -> Iterator[str]:
+    """The addresses that sockets of this process accept connections at, or will."""
+    with suppress(OSError):  # systems without it
+        for path in list(Path("/dev/fd").iterdir()):
+            with suppress(OSError):  # closed meanwhile
+                if stat.S_ISSOCK(os.fstat(int(path.name)).st_mode):
+                    yield from _address(int(path.name))
+
+
+def _address(descriptor: int) -> Iterator[str]:
+    found = socket.socket(fileno=descriptor)
+    try:
+        address = found.getsockname()
+        with suppress(OSError):
+            found.getpeername()
+            return
+        unbound = not address or (isinstance(address, tuple) and address[1] == 0)
+        if found.type == socket.SOCK_STREAM and not unbound:
+            yield repr(address)
+    finally:
+        found.detach()

@@ -1,20 +1,30 @@
-"""The composition root: an agent or a gateway on a server, and clients. It implements none of them."""
+"""The composition root: an agent or a gateway on a server, and clients. It implements none of them.
+
+An ASGI server may start and stop an application in different tasks, and the context of a server has to be
+left in the task that entered it: so one task enters it, waits for the end, and leaves it (`Lifetime`).
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from a2a_bridge.app.admin import admin_listener
-from a2a_bridge.app.agent import agent_app, build_agent_app, start_lazily
-from a2a_bridge.app.asgi_lifetime import Lifetime
+from a2a_bridge.app.admin import admin_listener, agent_gauges, gateway_gauges
+from a2a_bridge.app.agent import (
+    agent_app,
+    build_agent_app,
+    check_agent,
+    check_interfaces,
+    check_target,
+    note_other_workers,
+    opened_as,
+    start_lazily,
+)
 from a2a_bridge.app.gateway import GatewayApp, build_offered_card, follow_card, gateway_app
-from a2a_bridge.app.gauges import agent_gauges, gateway_gauges
-from a2a_bridge.app.given_agent import check_agent, check_interfaces, check_target, opened_as
-from a2a_bridge.app.observation import add_metrics, observe_dial
 from a2a_bridge.app.peer import Peer
 from a2a_bridge.app.planning import (
     EVERYTHING,
@@ -24,8 +34,16 @@ from a2a_bridge.app.planning import (
     list_dialects,
     place,
 )
-from a2a_bridge.app.serving import Remembered, Server, Shared, guard, log_rounding, serve_service
-from a2a_bridge.app.shared_listener import note_other_workers
+from a2a_bridge.app.serving import (
+    Remembered,
+    Server,
+    Shared,
+    add_metrics,
+    guard,
+    log_rounding,
+    observe_dial,
+    serve_service,
+)
 from a2a_bridge.auth import UncheckedCredentialsError
 from a2a_bridge.bindings.binding import (
     ApplicationHost,
@@ -397,3 +415,55 @@ async def _card_of(target: str, options: DialOptions) -> tuple[hub.AgentCard, Di
     if scheme in ("", "grpc", "grpcs", "dns", "unix"):
         return hub.AgentCard(supported_interfaces=[interface("GRPC", target)]), options
     raise ValueError(f"{target!r} is neither an http(s) URL nor a gRPC address")
+
+
+class Drained(Protocol):
+    """A server that can be drained."""
+
+    async def drain(self, grace: float) -> None:
+        """Lets running calls finish for `grace` seconds and ends the rest."""
+        ...
+
+
+class Lifetime:
+    """Keeps the context of a server open from `start` to `close`."""
+
+    def __init__(self, serve: Callable[[], AbstractAsyncContextManager[Drained]]) -> None:
+        self._serve = serve
+        self._task: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[Drained] | None = None
+        self._end: asyncio.Event | None = None
+
+    async def start(self) -> None:
+        """Opens the context unless it is open. Raises its errors; a further call tries again."""
+        if self._ready is None or self._task is None or self._task.done():
+            self._ready = asyncio.get_running_loop().create_future()
+            self._end = asyncio.Event()
+            self._task = asyncio.create_task(self._run(self._ready, self._end))
+        # Shielded, because the first request may be cancelled while others wait, too.
+        await asyncio.shield(self._ready)
+
+    async def close(self, grace: float) -> None:
+        """Drains the server within `grace` seconds and leaves the context. May be called without a start."""
+        task, ready, end = self._task, self._ready, self._end
+        if task is None or ready is None or end is None:
+            return
+        try:
+            if ready.done() and not ready.cancelled() and ready.exception() is None:
+                await ready.result().drain(grace)
+        finally:  # also after a failed drain
+            end.set()
+            await asyncio.wait([task])
+
+    async def _run(self, ready: asyncio.Future[Drained], end: asyncio.Event) -> None:
+        try:
+            async with self._serve() as server:
+                ready.set_result(server)
+                await end.wait()
+        except BaseException as error:
+            if ready.done():
+                raise
+            if isinstance(error, asyncio.CancelledError):
+                ready.cancel()
+                raise
+            ready.set_exception(error)

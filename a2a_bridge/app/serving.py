@@ -3,7 +3,12 @@
 Rules:
 1. Declared interfaces are mounted, and the card lists exactly these.
 2. Transports are reached by name only (`bindings.find`), so this module imports none of them.
-3. Every served service gets the same middleware, hosted agent and gateway alike.
+3. Every served service gets the same middleware, hosted agent and gateway alike. Without metrics and traces
+   there is no middleware for them. Client sides are watched where they reach the network, so that each
+   attempt counts.
+4. Callers choose the Host header. So a signed card has the addresses of the options and of the listeners
+   only, and a public URL is needed where callers can use none of these. One document has the keys of cards
+   and of notifications.
 """
 
 from __future__ import annotations
@@ -17,8 +22,6 @@ from time import monotonic
 from typing import Protocol, cast
 
 from a2a_bridge.app.admin import Admin, announce
-from a2a_bridge.app.card_signing import card_signer, check_signable, with_keys
-from a2a_bridge.app.observation import add_metrics, server_middleware
 from a2a_bridge.app.planning import (
     EVERYTHING,
     ServeOptions,
@@ -29,10 +32,11 @@ from a2a_bridge.app.planning import (
     place,
 )
 from a2a_bridge.auth import LiveRules, authorise, describe_extended_card
-from a2a_bridge.auth.identified import reject_unidentified
-from a2a_bridge.auth.lasting import end_lapsed_calls
+from a2a_bridge.auth.authentication import reject_unidentified
+from a2a_bridge.auth.rules import end_lapsed_calls
 from a2a_bridge.bindings.binding import (
     ApplicationHost,
+    DialOptions,
     Document,
     DocumentHost,
     Host,
@@ -41,7 +45,8 @@ from a2a_bridge.bindings.binding import (
     Receive,
     find,
 )
-from a2a_bridge.cards import Advertisement
+from a2a_bridge.cards import Advertisement, Candidate, Mounted
+from a2a_bridge.cards.build import WILDCARDS
 from a2a_bridge.cards.page import agent_page
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.call import CallContext
@@ -50,6 +55,7 @@ from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, Dialect, older_versions
 from a2a_bridge.gateway import (
+    Dial,
     legacy,
     note_signatures,
     rewrite,
@@ -58,11 +64,13 @@ from a2a_bridge.gateway import (
 from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.middleware import access_log, deadline, extensions, usage, validate
 from a2a_bridge.middleware.limits import LiveLimits
-from a2a_bridge.middleware.metrics import Gather
+from a2a_bridge.middleware.metrics import Gather, Metrics
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.middleware.validate import Offer
+from a2a_bridge.middleware.tracing import TRACE_PARAMETERS, Tracing, client_spans, server_spans, tracer_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.push import Registrations, push_memory
+from a2a_bridge.push import JWKS_PATH, Registrations, push_memory
+from a2a_bridge.signing import CardSigner, merge_key_sets
 
 _log = logging.getLogger("a2a_bridge.serving")
 
@@ -398,3 +406,74 @@ def log_rounding(path: str) -> None:
 
 async def _nothing(grace: float) -> None:
     """The close function of a service without one."""
+
+
+def card_signer(options: ServeOptions) -> CardSigner | None:
+    """Signs the card; None without keys. Raises ValueError for keys that cannot."""
+    if not options.card_signing_keys:
+        return None
+    public = options.public_url.rstrip("/")
+    return CardSigner(options.card_signing_keys, jku=f"{public}{JWKS_PATH}" if public else "")
+
+
+def check_signable(plan: Sequence[Mounted], options: ServeOptions, *, serves: bool, mounted: bool) -> None:
+    """Raises ValueError if the card would have no addresses of its own to sign. serves: whether there is an
+    HTTP listener. mounted: whether that is an application.
+    """
+    if not serves:
+        raise ValueError("a signed card needs an HTTP interface, which serves it")
+    if options.public_url:
+        return
+    named = [one.address for one in plan if one.family != "grpc" or not options.public_grpc]
+    wild = next((one for one in named if one.host in WILDCARDS), None)
+    if wild is not None or mounted:
+        where = "an ASGI application" if wild is None else str(wild)
+        raise ValueError(
+            f"a signed card needs `public_url`: callers choose the Host header, and {where} is no address"
+            " for a card"
+        )
+
+
+def with_keys(documents: Mapping[str, Document], signer: CardSigner | None) -> Mapping[str, Document]:
+    """The documents with the keys of the signer, beside other keys at the same path."""
+    if signer is None:
+        return documents
+    own, others = signer.jwks(), documents.get(JWKS_PATH)
+    keys = own if others is None else merge_key_sets([others(""), own])
+    return {**documents, JWKS_PATH: lambda _: keys}
+
+
+def add_metrics(options: ServeOptions) -> ServeOptions:
+    """Options with the metrics that their `admin` asks for."""
+    if options.admin is None or options.metrics is not None:
+        return options
+    return replace(options, metrics=Metrics())
+
+
+def server_middleware(options: ServeOptions, agent: str) -> tuple[Middleware, ...]:
+    """The middleware around all other of a served agent. agent: its name."""
+    tracer = tracer_of(options.tracing)
+    found = () if tracer is None else (server_spans(tracer),)
+    return found if options.metrics is None else (*found, options.metrics.server_middleware(agent))
+
+
+def observe_dial(dial: Dial, tracing: Tracing, metrics: Metrics | None = None, agent: str = "") -> Dial:
+    """Dials like `dial`, with metrics and traces of each call. agent: the name of the dialled agent."""
+    tracer = tracer_of(tracing)
+    if tracer is None and metrics is None:
+        return dial
+
+    @asynccontextmanager
+    async def dial_observed(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
+        binding, version = candidate.interface.protocol_binding, candidate.dialect.version
+        around: list[Middleware] = []
+        if tracer is not None:
+            # Also where an application forwards nothing of its callers: the span is not theirs.
+            options = replace(options, forward=options.forward | TRACE_PARAMETERS)
+            around.append(client_spans(tracer, binding, version, candidate.interface.url))
+        if metrics is not None:
+            around.append(metrics.client_middleware(agent, binding, version))
+        async with dial(candidate, options) as service:
+            yield compose(service, *around)
+
+    return dial_observed

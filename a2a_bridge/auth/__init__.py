@@ -9,14 +9,14 @@ from __future__ import annotations
 from a2a_bridge.auth.api_keys import ApiKeys, KeyFile, KeyRecord, NewKey
 from a2a_bridge.auth.authentication import (
     Authentication,
+    ClientCertificates,
     Method,
+    ProxyHeader,
     UncheckedCredentialsError,
     describe_extended_card,
 )
 from a2a_bridge.auth.bearer import BearerTokens
-from a2a_bridge.auth.certificates import ClientCertificates
 from a2a_bridge.auth.key_set import KeySetSource
-from a2a_bridge.auth.proxy_header import ProxyHeader
 from a2a_bridge.auth.rules import LiveRules, Rule, authorise
 from a2a_bridge.signing import ALGORITHMS
 

@@ -6,19 +6,29 @@ Rules:
 2. The credential of the edge stays here: a gateway forwards its parameters only where the operator names
    them.
 3. The card shows the methods of the edge in place of the agent's own security, which is behind it.
+4. Client certificates (mutual TLS) have been verified by the listener. Of proxies that have identified the
+   caller, only trusted ones count.
+5. A transport of another package that ignores `HostOptions.authenticate` would admit every caller, without a
+   sign of it: middleware behind it rejects callers that it has not identified. The transports of this project
+   are tested for it, and need no check of each call.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Sequence
-from typing import Protocol, runtime_checkable
+from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
 
 from a2a_bridge.cards.read import change_extended_card
 from a2a_bridge.cards.select import without_security
-from a2a_bridge.core.call import Principal
+from a2a_bridge.core.addresses import Trust
+from a2a_bridge.core.call import Call, Principal
 from a2a_bridge.core.callers import Presented, UnauthenticatedError
-from a2a_bridge.core.service import Middleware
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.extras import load
+from a2a_bridge.core.service import Middleware, reject_if
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -135,3 +145,112 @@ class Authentication:
 def describe_extended_card(authentication: Authentication) -> Middleware:
     """Middleware that describes the methods of the edge in GetExtendedAgentCard (spec 3.1.11)."""
     return change_extended_card(lambda card, _: authentication.describe(card))
+
+
+#: certificates whose principals are remembered
+_REMEMBERED = 1024
+
+
+class ClientCertificates:
+    """Identifies callers by their client certificate; see `Method`. Raises MissingExtraError without
+    cryptography.
+
+    The principal is the first URI of the subject alternative names (SPIFFE), else the first host name, else
+    the subject (RFC 4514).
+    """
+
+    scheme_name = "mutualTLS"
+    parameters: frozenset[str] = frozenset()
+    challenge = ""
+
+    def __init__(self) -> None:
+        x509 = load("cryptography.x509", "auth")
+        self._principal_of = lru_cache(_REMEMBERED)(lambda certificate: _principal(x509, certificate))
+
+    def scheme(self) -> hub.SecurityScheme:
+        """How the card describes it."""
+        text = "A client certificate of an authority that this server trusts."
+        return hub.SecurityScheme(mtls_security_scheme=hub.MutualTlsSecurityScheme(description=text))
+
+    async def identify(self, presented: Presented) -> Principal | None:
+        """The principal of the certificate; None without one that names anybody."""
+        found = presented.certificate() if presented.certificate is not None else None
+        return None if found is None else self._principal_of(found)
+
+
+def _principal(x509: Any, certificate: bytes) -> Principal | None:
+    """The principal of a certificate (DER); None if it names nobody."""
+    found = x509.load_der_x509_certificate(certificate)
+    subject = found.subject.rfc4514_string()
+    try:
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        names = None
+    uris, hosts = (
+        [] if names is None else names.get_values_for_type(kind)
+        for kind in (x509.UniformResourceIdentifier, x509.DNSName)
+    )
+    name = next((one for one in (*uris, *hosts, subject) if one), "")
+    return Principal(name, {"subject": subject}) if name else None
+
+
+#: characters of a principal's name
+_LONGEST = 512
+
+
+class ProxyHeader:
+    """Identifies callers by a header of a trusted proxy; see `Method`.
+
+    header: its name. trusted: addresses and networks of proxies, or "*". Raises ValueError for an invalid
+    entry, and without any: then every caller could name itself.
+    """
+
+    scheme_name = "proxy"
+    challenge = ""
+
+    def __init__(self, header: str, trusted: tuple[str, ...]) -> None:
+        if not trusted:
+            raise ValueError("a header names the caller only where proxies are trusted; name their addresses")
+        self._header = header.lower()
+        self._trust = Trust(trusted)
+        self.parameters = frozenset({self._header})
+
+    def scheme(self) -> hub.SecurityScheme | None:
+        """None: the card cannot know what the proxy asks for."""
+        return None
+
+    async def identify(self, presented: Presented) -> Principal | None:
+        """The principal that the proxy names; None without the header. Raises UNAUTHENTICATED for a header
+        of another peer, or with several names.
+        """
+        name = presented.credential(self._header)
+        if name is None:
+            return None
+        if presented.peer not in self._trust:
+            raise UnauthenticatedError("The header that names the caller comes from no trusted proxy")
+        name = name.strip()
+        # A server in between may have joined several headers by commas (RFC 9110, 5.3).
+        if not name or len(name) > _LONGEST or "," in name or not name.isprintable():
+            raise UnauthenticatedError("The header of the proxy does not name one caller")
+        return Principal(name)
+
+
+_log = logging.getLogger("a2a_bridge.auth")
+
+
+def reject_unidentified(binding: str) -> Middleware:
+    """Middleware that rejects calls without a principal as UNAUTHENTICATED. binding: its name."""
+    logged = False
+
+    def problem(call: Call[Any, Any]) -> A2AError | None:
+        nonlocal logged
+        if call.context.principal is not None:
+            return None
+        if not logged:
+            logged = True
+            _log.error(
+                "%s does not identify its callers (HostOptions.authenticate): its calls are rejected", binding
+            )
+        return A2AError(Reason.UNAUTHENTICATED, f"{binding} does not identify callers")
+
+    return reject_if(problem)

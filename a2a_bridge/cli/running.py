@@ -97,8 +97,7 @@ async def serve_until_signal(
     running server; None without one. Raises typer.Exit when the sockets cannot listen, or the store cannot be
     opened.
     """
-    from a2a_bridge.app.loop_watch import watch_loop
-    from a2a_bridge.app.process import ready_line, stop_signals
+    from a2a_bridge.app.process import ready_line, stop_signals, watch_loop
     from a2a_bridge.stores import StoreOpenError  # loads protobuf
 
     worker = Worker.of_environment()

@@ -16,8 +16,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from a2a_bridge.app.observation import server_middleware
 from a2a_bridge.app.planning import ServeOptions
+from a2a_bridge.app.serving import server_middleware
 from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service, compose
@@ -288,7 +288,7 @@ def test_what_is_off_is_not_there() -> None:
     code_ = (
         "import sys\n"
         "from a2a_bridge.app import runtime\n"
-        "from a2a_bridge.app.observation import observe_dial, server_middleware\n"
+        "from a2a_bridge.app.serving import observe_dial, server_middleware\n"
         "from a2a_bridge.app.planning import ServeOptions\n"
         "assert server_middleware(ServeOptions(), 'x') == ()\n"
         "assert observe_dial(runtime.dial, 'auto') is runtime.dial\n"

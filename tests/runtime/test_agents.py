@@ -322,7 +322,7 @@ async def test_an_agent_is_replaced_without_a_gap() -> None:
 async def test_an_agent_that_cannot_be_reached_at_the_start_is_tried_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("a2a_bridge.agents.server._FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("a2a_bridge.agents.several._FIRST_PAUSE", 0.01)
     reachable = False
 
     @asynccontextmanager
@@ -356,7 +356,7 @@ async def test_an_agent_that_cannot_be_reached_at_the_start_is_tried_again(
 async def test_an_agent_that_is_still_tried_again_does_not_hold_its_removal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("a2a_bridge.agents.server._FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("a2a_bridge.agents.several._FIRST_PAUSE", 0.01)
     attempts, hanging = 0, asyncio.Event()
 
     @asynccontextmanager
@@ -377,7 +377,7 @@ async def test_an_agent_that_is_still_tried_again_does_not_hold_its_removal(
 async def test_a_slow_agent_does_not_hold_the_start(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("a2a_bridge.agents.server._PATIENCE", 0.05)
+    monkeypatch.setattr("a2a_bridge.agents.several._PATIENCE", 0.05)
     may_open, failing = asyncio.Event(), asyncio.Event()
 
     @asynccontextmanager

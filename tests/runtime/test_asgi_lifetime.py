@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from a2a_bridge.app.asgi_lifetime import Lifetime
+from a2a_bridge.app.runtime import Lifetime
 
 
 class Failing:

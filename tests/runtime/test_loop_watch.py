@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from a2a_bridge import connect
-from a2a_bridge.app.loop_watch import watch_loop
+from a2a_bridge.app.process import watch_loop
 from tests.cli.commands import serving
 from tests.patience import PATIENCE
 

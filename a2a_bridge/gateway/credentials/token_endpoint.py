@@ -2,7 +2,7 @@
 
 Rules:
 1. Requests go to the URL that the operator named, or that the discovery document of the named issuer names
-   (`a2a_bridge.auth.discovery`). Redirects are not followed.
+   (`a2a_bridge.auth.key_set`). Redirects are not followed.
 2. After a failure the endpoint is left alone for a pause, which grows. A log line tells the first failure of
    a series, and its end.
 3. A grant on behalf of a caller can fail because of that caller. The pause concerns this caller, until the
@@ -27,7 +27,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 from cachetools import LRUCache
 
-from a2a_bridge.auth.discovery import Endpoint, endpoint, fetch_options, json_object
+from a2a_bridge.auth.key_set import Endpoint, endpoint, fetch_options, json_object
 from a2a_bridge.bindings.binding import Fetched, http_post
 from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.core.errors import A2AError, Blame, Reason

@@ -18,7 +18,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 import typer
 
-from a2a_bridge.auth.discovery import fetch_options, json_object
+from a2a_bridge.auth.key_set import fetch_options, json_object
 from a2a_bridge.bindings.binding import http_fetch, http_post
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import data, document, fail, local_failure, print_message

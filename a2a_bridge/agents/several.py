@@ -19,15 +19,23 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from a2a_bridge.agents.catalogue import CATALOG_PATH, catalogue, front_page, render_catalogue
-from a2a_bridge.agents.directory import Directory
-from a2a_bridge.agents.entry import PATH, SHARED, AgentEntry
-from a2a_bridge.agents.member import GrpcPart, Member
+from a2a_bridge.agents.member import (
+    CATALOG_PATH,
+    PATH,
+    SHARED,
+    AgentEntry,
+    Directory,
+    GrpcPart,
+    Member,
+    catalogue,
+    front_page,
+    render_catalogue,
+)
 from a2a_bridge.app.admin import admin_listener, announce
-from a2a_bridge.app.asgi_lifetime import Lifetime
-from a2a_bridge.app.given_agent import opened_as
-from a2a_bridge.app.observation import add_metrics
+from a2a_bridge.app.agent import opened_as
 from a2a_bridge.app.planning import ServeOptions
+from a2a_bridge.app.runtime import Lifetime
+from a2a_bridge.app.serving import add_metrics
 from a2a_bridge.bindings.binding import (
     ApplicationHost,
     DocumentHost,
