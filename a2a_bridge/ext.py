@@ -52,6 +52,7 @@ from a2a_bridge.core.errors import (
 )
 from a2a_bridge.core.lifecycle import fold
 from a2a_bridge.core.operations import Operation, Req, Res, Streaming, Unary
+from a2a_bridge.core.option_classes import StoreOptions
 from a2a_bridge.core.paging import PageTokens, TaskPageFiller
 from a2a_bridge.core.resume import gap_of, is_id, resume_id
 from a2a_bridge.core.service import Event, Events, Middleware, Service, compose
@@ -111,7 +112,6 @@ from a2a_bridge.peers import (
 from a2a_bridge.push import PushOptions
 from a2a_bridge.stores import MemoryStore, open_store
 from a2a_bridge.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
-from a2a_bridge.stores.options import StoreOptions
 from a2a_bridge.stores.ports import (
     Delivery,
     GapError,

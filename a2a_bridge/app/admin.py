@@ -30,8 +30,7 @@ from a2a_bridge.bindings.binding import (
     operator_options,
 )
 from a2a_bridge.bindings.memory import MemoryAccount, in_work
-from a2a_bridge.bindings.rejected import rejected_connections, rejected_requests
-from a2a_bridge.bindings.traffic import received_bytes, sent_bytes
+from a2a_bridge.bindings.traffic import received_bytes, rejected_connections, rejected_requests, sent_bytes
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.extras import DISTRIBUTION

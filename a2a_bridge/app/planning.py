@@ -16,17 +16,16 @@ from a2a_bridge.bindings.binding import HostOptions, ListenAddress, find
 from a2a_bridge.bindings.server_tls import ServerTls
 from a2a_bridge.cards import GrpcUrls, Mounted, interface
 from a2a_bridge.core.kinds import NUMBER, Kinds, check_kinds
+from a2a_bridge.core.option_classes import EngineOptions, ReplayOptions, StoreOptions
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, by_version
-from a2a_bridge.gateway import ReplayOptions, UpstreamOptions
+from a2a_bridge.gateway import UpstreamOptions
 from a2a_bridge.gateway.tasks import MOST_LISTED
-from a2a_bridge.hosting.limits import EngineOptions
 from a2a_bridge.middleware import Limits, Metrics, Usage
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.middleware.tracing import Tracing
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
-from a2a_bridge.stores.options import StoreOptions
 from a2a_bridge.stores.ports import Store
 
 TaskAccess = Literal["own", "unowned", "all"]

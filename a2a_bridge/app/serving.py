@@ -66,8 +66,8 @@ from a2a_bridge.middleware import access_log, deadline, extensions, usage, valid
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.middleware.metrics import Gather, Metrics
 from a2a_bridge.middleware.stream_compat import stream_compat
-from a2a_bridge.middleware.validate import Offer
 from a2a_bridge.middleware.tracing import TRACE_PARAMETERS, Tracing, client_spans, server_spans, tracer_of
+from a2a_bridge.middleware.validate import Offer
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import JWKS_PATH, Registrations, push_memory
 from a2a_bridge.signing import CardSigner, merge_key_sets

@@ -19,12 +19,13 @@ from importlib.metadata import entry_points
 from types import NoneType
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from a2a_bridge.codec.budget import ANSWER_VALUES, REQUEST_VALUES
+from a2a_bridge.codec.budget import ANSWER_VALUES
 from a2a_bridge.core.addresses import ListenAddress as ListenAddress  # noqa: PLC0414  a part of this interface
 from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.callers import Authenticate, Permit
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.kinds import NUMBER, Kinds, check_items, check_kinds
+from a2a_bridge.core.option_classes import DialValues, HostValues
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import GRPC, KNOWN, BindingKind, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -63,21 +64,9 @@ _HOST_KINDS: Kinds = {
 
 
 @dataclass(frozen=True, slots=True)
-class HostOptions:
-    """Options of a listening host. Sizes in bytes, times in seconds."""
+class HostOptions(HostValues):
+    """Options of a listening host."""
 
-    #: largest request; a larger one is REQUEST_TOO_LARGE
-    max_body: int = 16 * MIB
-    #: JSON values in a request, or their equivalent in protobuf; more are REQUEST_TOO_LARGE. 0: no limit
-    max_values: int = REQUEST_VALUES
-    #: largest header block or metadata
-    max_header: int = 16 * 1024
-    #: time limit for the headers of a request
-    header_timeout: float = 20.0
-    #: silence on a stream after which a keep-alive is sent
-    keep_alive: float = 15.0
-    #: accept a method or path of another version than the declared one
-    lenient_versions: bool = False
     #: proxies whose headers Forwarded and X-Forwarded-* are trusted; "*" for any
     trust_forwarded: tuple[str, ...] = ()
     #: Access-Control-Allow-Origin of documents such as the card; empty: no such header
@@ -87,21 +76,12 @@ class HostOptions:
     local_names: bool = False
     #: a ServerTls for either host; or an ssl.SSLContext (HTTP), grpc.ServerCredentials (gRPC); None: none
     tls: Any = None
-    backlog: int = 1024
     #: let other processes listen at the same address (SO_REUSEPORT); the system spreads connections
     reuse_port: bool = False
     #: a bound socket that an HTTP host listens on; None: it opens one
     listener: InheritedListener | None = None
     #: why the server takes no new work, None while it does; readiness probes ask this
     rejection: Callable[[], A2AError | None] | None = None
-    #: open connections of the listener; further ones are closed at once. 0: no limit
-    max_connections: int = 10_000
-    #: open streams of one gRPC connection; clients wait before they open a further one
-    max_connection_streams: int = 1000
-    #: how long the listener stays open after draining has begun. Readiness fails and responses close their
-    #: connections meanwhile, so that clients move away. None: half a second, and only while connections are
-    #: open
-    drain_window: float | None = None
     #: figures for `/readyz?verbose`, by name
     status: Callable[[], Mapping[str, int]] | None = None
     #: further paths of the first JSON-RPC mount, such as those of the agent behind a gateway
@@ -198,22 +178,9 @@ def unconnected_error(text: str = _UNCONNECTED, reason: Reason = Reason.UNAVAILA
 
 
 @dataclass(frozen=True, slots=True)
-class DialOptions:
-    """Options of a client side. Sizes in bytes, times in seconds."""
+class DialOptions(DialValues):
+    """Options of a client side. Sizes in bytes."""
 
-    #: deadline of a unary call whose context has none; None: no limit. Streams have no default deadline
-    timeout: float | None = 60.0
-    #: time limit for connecting
-    connect_timeout: float = 10.0
-    #: time, and at most a quarter of the call's own, after which a call that waits for its connection fails,
-    #: because there is another interface to try. The connection is made all the same, for later calls. None:
-    #: calls wait as long as it takes
-    connect_patience: float | None = None
-    #: silence on a stream after which the peer counts as dead; keep-alives are not silence
-    idle_timeout: float = 120.0
-    #: time without a response or event, since the request has been sent, after which a call is
-    #: DEADLINE_EXCEEDED; keep-alives do not count. 0: no limit
-    silence_timeout: float = 0
     #: service parameters of every call, such as credentials; lower-case names
     parameters: Mapping[str, str] = field(default_factory=dict)
     #: members of the query of each call's URL over HTTP, which are credentials, too
@@ -229,8 +196,6 @@ class DialOptions:
     #: None: by the URL; True or False; an ssl.SSLContext or grpc credentials; TlsFiles, used where the URL
     #: asks for TLS
     tls: Any = None
-    #: whether gRPC uses TLS; None: by the scheme, and without one on port 443
-    grpc_tls: bool | None = None
     #: profile of the agent, or its name, if the agent is not recognised (see a2a_bridge.peers)
     peer: Profile | str = ""
     #: whether files go to agents of 0.x as base64 text over gRPC and HTTP+JSON. None: as the profile says,
@@ -242,12 +207,8 @@ class DialOptions:
     named: str = ""
     #: further origins (URLs or `host:port`) that get all parameters
     credentials_for: frozenset[str] = frozenset()
-    #: use the card's URLs as they are, private addresses included
-    trust_card_urls: bool = False
     #: resolves hosts to addresses, without a proxy; None: the system's resolver
     resolve: Resolve | None = None
-    #: use the card at the given path only, not the one at the root of the host
-    exact: bool = False
     #: checks each card that is read, such as `CardTrust.check`; None: cards are not checked
     check_card: CheckCard | None = None
     #: is called with every frame, credentials included; must not raise

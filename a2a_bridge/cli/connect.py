@@ -20,6 +20,7 @@ from a2a_bridge.cli.output import print_message
 from a2a_bridge.cli.target import BadTargetError, Target, TargetKind, load
 from a2a_bridge.cli.values import parameters, parse_dialect, parse_peer
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.options import taken
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.gateway import synthesise_card
 from a2a_bridge.gateway.destinations import place_of
@@ -39,12 +40,9 @@ def dial_options(flags: DialFlags) -> DialOptions:
                 f"{origin!r} is no origin such as https://host or host:port", param_hint="--credentials-for"
             )
     options = DialOptions(
-        connect_timeout=flags.connect_timeout,
-        exact=flags.exact,
+        **taken(DialOptions, flags),
         credentials_for=frozenset(flags.credentials_for or ()),
-        trust_card_urls=flags.trust_card_urls,
         tls=_tls_files(flags),
-        grpc_tls=flags.grpc_tls,
         parameters=parameters(flags.header),
     )
     if isinstance(flags, AgentFlags):

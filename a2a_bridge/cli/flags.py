@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from a2a_bridge.core.options import flag
+from a2a_bridge.core.option_classes import DialValues
+from a2a_bridge.core.options import flag, of
 
 
 class Output(str, Enum):  # noqa: UP042  Typer shows the members of a str Enum as choices
@@ -73,9 +74,7 @@ class BridgeKeyFlags:
 class HttpFlags:
     """How a URL is fetched."""
 
-    connect_timeout: float = flag(
-        10.0, "Time limit for connecting.", "SECONDS", least=0.001, group="Upstream"
-    )
+    connect_timeout: float = of(DialValues, "connect_timeout")
     header: list[str] | None = flag(
         None,
         "Send this header (gRPC: metadata); may be repeated.",
@@ -93,18 +92,14 @@ class HttpFlags:
 class DialFlags(HttpFlags):
     """How a remote agent is found and connected to."""
 
-    exact: bool = flag(
-        False, "Use the card at this path only, not the one at the root of the host.", group="Upstream"
-    )
+    exact: bool = of(DialValues, "exact")
     credentials_for: list[str] | None = flag(
         None,
         "Send -H to this origin of the card too, and allow it to be a private address; may be repeated.",
         "ORIGIN",
         group="Upstream",
     )
-    trust_card_urls: bool = flag(
-        False, "Use the URLs of the card as they are, private addresses included.", group="Upstream"
-    )
+    trust_card_urls: bool = of(DialValues, "trust_card_urls")
     cacert: Path | None = flag(
         None,
         "PEM file of trusted certificate authorities; default: those of the system.",
@@ -121,13 +116,7 @@ class DialFlags(HttpFlags):
         "--cert-key",
         group="Upstream",
     )
-    grpc_tls: bool | None = flag(
-        None,
-        "Use TLS for gRPC to the agent, or not; default: by the scheme, and TLS for port 443.",
-        None,
-        "--grpc-tls/--grpc-plaintext",
-        group="Upstream",
-    )
+    grpc_tls: bool | None = of(DialValues, "grpc_tls")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from a2a_bridge.cli.flags import AgentFlags, CardTrustFlags
 from a2a_bridge.cli.server_flags import ServerFlags
-from a2a_bridge.core.options import Table, flag, required, table
+from a2a_bridge.core.option_classes import DialValues, Limits, ReplayOptions, UpstreamValues
+from a2a_bridge.core.options import Table, flag, of, required, table
 
 
 class UpstreamAuth(str, Enum):  # noqa: UP042  Typer shows the members of a str Enum as choices
@@ -77,34 +78,15 @@ class ReachFlags:
     upstream_scope: str = flag("", "Scopes of the token, separated by spaces.", "SCOPES", group="Upstream")
     upstream_audience: str = flag("", "Audience of the token.", "AUDIENCE", group="Upstream")
     upstream_resource: str = flag("", "Resource of the token (RFC 8707).", "URI", group="Upstream")
-    # The defaults are those of UpstreamOptions; a test compares them.
     endpoint: list[str] | None = flag(
         None,
         "Further address of the agent, to share the calls with; may be repeated.",
         "URL|HOST:PORT",
         group="Upstream",
     )
-    affinity: bool = flag(
-        True,
-        "Send calls about a task to the endpoint that has it.",
-        None,
-        "--affinity/--no-affinity",
-        group="Upstream",
-    )
-    retries: int = flag(
-        2,
-        "Repetitions of a call that did not reach the agent, and of a read that it was not ready for.",
-        "N",
-        least=0,
-        group="Upstream",
-    )
-    card_refresh: float = flag(
-        300.0,
-        "Read the card of the agent again after this time at the latest; 0: never.",
-        "SECONDS",
-        least=0,
-        group="Upstream",
-    )
+    affinity: bool = of(UpstreamValues, "affinity")
+    retries: int = of(UpstreamValues, "retries")
+    card_refresh: float = of(UpstreamValues, "card_refresh")
     task_access: TaskAccess = flag(
         TaskAccess.OWN,
         "Tasks that a caller reaches, if the agent cannot tell callers apart.",
@@ -127,13 +109,7 @@ class UpstreamFlags(AgentFlags, CardTrustFlags, ReachFlags):
     forward: list[str] | None = flag(
         None, "Pass on this header of the caller too; may be repeated.", "NAME", variable="", group="Upstream"
     )
-    silence_timeout: float = flag(
-        0.0,
-        "Time limit for a call without an answer or event of the agent; 0: none.",
-        "SECONDS",
-        least=0,
-        group="Limits",
-    )
+    silence_timeout: float = of(DialValues, "silence_timeout")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,13 +124,13 @@ class AgentSettings(UpstreamFlags, Table):
     public_url: str = flag("", "The public URL of this agent, for its card.", "URL")
     versions: str = flag("", "Protocol versions to serve.", "VERSION,…")
     store: str = flag("", "Store of this agent; see --store.", "URL", secret=True)
-    max_calls: int | None = flag(None, "Concurrent unary calls of one principal; 0: no limit.", "N", least=0)
-    max_streams: int | None = flag(None, "Open streams of one principal; 0: no limit.", "N", least=0)
+    max_calls: int | None = of(Limits, "calls", default=None)
+    max_streams: int | None = of(Limits, "streams", default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayFlags(ServerFlags, UpstreamFlags):
-    """The flags of `gateway`, with the defaults of ReplayOptions; a test compares them."""
+    """The flags of `gateway`."""
 
     agents: Mapping[str, AgentSettings] = table(dict, "The agents, by name.", live=True)
     push_relay: str = flag(
@@ -171,24 +147,6 @@ class GatewayFlags(ServerFlags, UpstreamFlags):
         common=True,
         secret=True,
     )
-    linger: float = flag(
-        30.0,
-        "Keep the stream of an agent that cannot resume open this long without readers.",
-        "SECONDS",
-        least=0,
-        group="Upstream",
-    )
-    replay_memory: int = flag(
-        67108864,
-        "Memory for events of streams, for readers that resume or join; 0: keep none.",
-        "BYTES",
-        least=0,
-        group="Limits",
-    )
-    revalidate: float = flag(
-        60.0,
-        "Cache the agent's permission for a caller to join a stream this long; 0: ask each time.",
-        "SECONDS",
-        least=0,
-        group="Upstream",
-    )
+    linger: float = of(ReplayOptions, "linger")
+    replay_memory: int = of(ReplayOptions, "total")
+    revalidate: float = of(ReplayOptions, "revalidate")

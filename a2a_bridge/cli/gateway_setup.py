@@ -38,8 +38,8 @@ from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.cli.values import Exit, file_text, parse_binding
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.masking import without_query_values
-from a2a_bridge.core.options import PREFIX
-from a2a_bridge.gateway import ReplayOptions
+from a2a_bridge.core.option_classes import ReplayOptions, UpstreamValues
+from a2a_bridge.core.options import PREFIX, taken
 from a2a_bridge.gateway.cards import CardReader
 from a2a_bridge.gateway.credentials import (
     ClientCredentials,
@@ -66,7 +66,7 @@ def gateway_options(flags: GatewayFlags) -> tuple[ListenOptions, DialOptions]:
             param_hint="--push-signing-key",
         )
     listening = ListenOptions.of(flags, push_relay)
-    replay = ReplayOptions(linger=flags.linger, total=flags.replay_memory, revalidate=flags.revalidate)
+    replay = ReplayOptions(**taken(ReplayOptions, flags))
     if not flags.replay_memory:
         replay = replace(replay, tasks=0)
     options = replace(
@@ -82,7 +82,6 @@ def gateway_options(flags: GatewayFlags) -> tuple[ListenOptions, DialOptions]:
         dialling,
         # The deadline of the caller limits a call; a blocking send has no usual duration.
         timeout=None,
-        silence_timeout=flags.silence_timeout,
         forward=dialling.forward | {name.lower() for name in flags.forward or ()},
         check_card=card_check(flags, flags.cacert),
     )
@@ -285,9 +284,7 @@ def with_upstream(
         options.upstream,
         credentials=_credentials(flags, parameters, ca),
         endpoints=tuple(flags.endpoint or ()),
-        affinity=flags.affinity,
-        retries=flags.retries,
-        card_refresh=flags.card_refresh,
+        **taken(UpstreamValues, flags),
     )
     passes = flags.upstream_auth is UpstreamAuth.PASS_THROUGH
     return replace(

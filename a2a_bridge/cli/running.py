@@ -26,6 +26,8 @@ from a2a_bridge.cli.server_flags import ClientCertificate, LogFormat, LoopKind, 
 from a2a_bridge.cli.values import Exit, listen_address
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.core.extras import MissingExtraError
+from a2a_bridge.core.option_classes import HostValues
+from a2a_bridge.core.options import taken
 
 if TYPE_CHECKING:
     from a2a_bridge.bindings.binding import DialOptions
@@ -220,8 +222,8 @@ def launch_of(flags: ServerFlags, kind: str = "agent") -> Launch | None:
 _OF_ENVOY = ("listen", "print_envoy_config")
 _OF_BUILTIN = ("http", "grpc")
 _LISTEN = "127.0.0.1:8080"
-#: see HostOptions and the HTTP host: a test compares
-MAX_HEADER, HEADER_TIMEOUT, IDLE_TIMEOUT, BACKLOG = 16384, 20.0, 75.0, 1024
+#: seconds without a request after which a connection is closed, as by the HTTP host: a test compares
+IDLE_TIMEOUT = 75.0
 
 
 def envoy_address(flags: ServerFlags) -> str:
@@ -260,7 +262,7 @@ def _run_envoy(flags: ServerFlags) -> int:
 
     configure_logging(flags)
     host, port = listen_address(envoy_address(flags), "--listen")
-    tls = _tls(flags)
+    tls, limits = _tls(flags), HostValues(**taken(HostValues, flags))
     try:
         hosts = supervisor.addresses(host, port)
         options = EnvoyOptions(
@@ -269,13 +271,13 @@ def _run_envoy(flags: ServerFlags) -> int:
             module=supervisor.module(),
             admin=supervisor.ADMIN,
             loop="asyncio" if flags.loop is LoopKind.ASYNCIO else "uvloop",
-            max_body=flags.max_body,
-            max_connections=flags.max_connections,
-            max_connection_streams=flags.max_connection_streams,
-            max_header=MAX_HEADER,
-            header_timeout=HEADER_TIMEOUT,
+            max_body=limits.max_body,
+            max_connections=limits.max_connections,
+            max_connection_streams=limits.max_connection_streams,
+            max_header=limits.max_header,
+            header_timeout=limits.header_timeout,
             idle_timeout=IDLE_TIMEOUT,
-            backlog=BACKLOG,
+            backlog=limits.backlog,
             trusts_proxies=bool(flags.forwarded_allow_ips),
             tls=tls,
         )

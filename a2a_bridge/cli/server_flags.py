@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 import typer
 
 from a2a_bridge.cli.flags import BridgeKeyFlags, StoreKeyFlags
-from a2a_bridge.core.options import Table, flag, required, table
+from a2a_bridge.core.option_classes import EngineOptions, HostValues, Limits, StoreOptions
+from a2a_bridge.core.options import Table, flag, of, required, table
 
 #: the operations and groups that `auth.rules` knows. That module loads protobuf, and a supervisor reads
 #: rules, too; a test compares
@@ -282,9 +283,7 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
         "VERSION,…",
         group="Protocol",
     )
-    lenient_versions: bool = flag(
-        False, "Accept methods of another version than the one the caller declares.", group="Protocol"
-    )
+    lenient_versions: bool = of(HostValues, "lenient_versions")
     public_url: str = flag("", "The public URL, for the card.", "URL", group="Card", common=True)
     public_grpc: str = flag("", "The public gRPC address, for the card.", "HOST:PORT", group="Card")
     grpc_urls: GrpcUrlForm = flag(
@@ -314,13 +313,7 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
         group="Card",
     )
 
-    lease: float = flag(
-        10.0,
-        "PostgreSQL: other replicas take over the tasks of a server that is silent for this long.",
-        "SECONDS",
-        least=1,
-        group="Store",
-    )
+    lease: float = of(StoreOptions, "lease")
     push_allow: list[str] | None = flag(
         None,
         "Allow webhooks at this private host or network; may be repeated.",
@@ -334,53 +327,20 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
         group="Push notifications",
     )
 
-    # The defaults are those of HostOptions, Limits and StoreOptions, which --version does not load; a test
-    # compares them.
-    max_body: int = flag(16777216, "Largest request.", "BYTES", least=1, group="Limits")
-    max_connections: int = flag(
-        10000, "Open connections of each listener; 0: no limit.", "N", least=0, group="Limits"
-    )
-    max_connection_streams: int = flag(
-        1000, "Open streams of one gRPC connection, unary calls included.", "N", least=1, group="Limits"
-    )
-    max_values: int = flag(
-        100000,
-        "JSON values in a request, or their equivalent in protobuf; 0: no limit.",
-        "N",
-        least=0,
-        group="Limits",
-    )
-    max_parts: int = flag(1000, "Parts of a message; 0: no limit.", "N", least=0, group="Limits", live=True)
-    max_calls: int = flag(
-        10000,
-        "Concurrent unary calls of one principal; 0: no limit.",
-        "N",
-        least=0,
-        group="Limits",
-        live=True,
-    )
-    max_streams: int = flag(
-        10000, "Open streams of one principal; 0: no limit.", "N", least=0, group="Limits", live=True
-    )
-    max_memory: int = flag(
-        1073741824,
-        "Memory for tasks, events, requests and answers; 0: no limit.",
-        "BYTES",
-        least=0,
-        group="Limits",
-    )
+    max_body: int = of(HostValues, "max_body")
+    max_connections: int = of(HostValues, "max_connections")
+    max_connection_streams: int = of(HostValues, "max_connection_streams")
+    max_values: int = of(HostValues, "max_values")
+    max_parts: int = of(Limits, "parts")
+    max_calls: int = of(Limits, "calls")
+    max_streams: int = of(Limits, "streams")
+    max_memory: int = of(StoreOptions, "max_memory")
 
     usage_file: Path | None = flag(
         None, "Keep call counts in this file across restarts; see `usage`.", "FILE", group="Process"
     )
     usage_listen: str = flag("", "Serve call counts here; see `usage`.", "HOST:PORT", group="Process")
-    drain_window: float | None = flag(
-        None,
-        "After SIGTERM, keep listening this long with failing readiness, so that clients move away.",
-        "SECONDS",
-        least=0,
-        group="Process",
-    )
+    drain_window: float | None = of(HostValues, "drain_window")
     timeout_graceful_shutdown: float = flag(
         10.0, "Time for running calls to finish after SIGTERM.", "SECONDS", least=0, group="Process"
     )
@@ -445,13 +405,13 @@ class ServedAgent(Table):
     versions: str = flag("", "Protocol versions to serve.", "VERSION,…")
     store: str = flag("", "Task store of this agent; see --store.", "URL", secret=True)
     max_tasks: int = flag(0, "Running tasks of one principal; 0: no limit.", "N", least=0)
-    max_calls: int = flag(0, "Concurrent unary calls of one principal; 0: no limit.", "N", least=0)
-    max_streams: int = flag(0, "Open streams of one principal; 0: no limit.", "N", least=0)
+    max_calls: int = of(Limits, "calls", default=0)
+    max_streams: int = of(Limits, "streams", default=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServeFlags(ServerFlags):
-    """The flags of `serve`, with the defaults of EngineOptions and StoreOptions; a test compares them."""
+    """The flags of `serve`."""
 
     store: str = flag(
         "",
@@ -471,15 +431,9 @@ class ServeFlags(ServerFlags):
         least=0,
         group="Store",
     )
-    cluster: str = flag(
-        "",
-        "NATS over which replicas on one PostgreSQL talk: nats:// or tls:// addresses.",
-        "URL,…",
-        group="Store",
-        secret=True,
-    )
-    cluster_credentials: str = flag("", "Credentials file (JWT and key) for NATS.", "FILE", group="Store")
-    cluster_ca: str = flag("", "Certificates to trust for NATS (PEM).", "FILE", group="Store")
+    cluster: str = of(StoreOptions, "cluster")
+    cluster_credentials: str = of(StoreOptions, "cluster_credentials")
+    cluster_ca: str = of(StoreOptions, "cluster_ca")
     push: bool = flag(
         True,
         "Send push notifications, if the agent declares them.",
@@ -487,25 +441,13 @@ class ServeFlags(ServerFlags):
         "--push/--no-push",
         group="Push notifications",
     )
-    run_timeout: float = flag(0.0, "Time limit of one run; 0: none.", "SECONDS", least=0, group="Limits")
-    silence_timeout: float = flag(
-        0.0, "Time limit for a run without output; 0: none.", "SECONDS", least=0, group="Limits"
-    )
-    idempotent_sends: bool = flag(
-        False, "Process a message that is sent twice only once, with the same answer.", group="Protocol"
-    )
-    max_tasks: int = flag(
-        10000,
-        "Running tasks of one principal, over all tenants; 0: no limit.",
-        "N",
-        least=0,
-        group="Limits",
-    )
-    max_tenant_tasks: int = flag(0, "Running tasks of one tenant; 0: no limit.", "N", least=0, group="Limits")
+    run_timeout: float = of(EngineOptions, "run_timeout")
+    silence_timeout: float = of(EngineOptions, "silence_timeout")
+    idempotent_sends: bool = of(EngineOptions, "idempotent_sends")
+    max_tasks: int = of(EngineOptions, "tasks")
+    max_tenant_tasks: int = of(EngineOptions, "tenant_tasks")
     agents: Mapping[str, ServedAgent] = table(dict, "The agents, by name.", live=True)
-    max_history: int = flag(
-        10000, "Messages of one task; further ones are rejected; 0: no limit.", "N", least=0, group="Limits"
-    )
+    max_history: int = of(EngineOptions, "history")
 
 
 def check_target(target: str | None, agents: Mapping[str, Any], argument: str) -> None:

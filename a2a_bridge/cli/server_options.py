@@ -29,16 +29,16 @@ from a2a_bridge.cli.usage import UsageRecorder
 from a2a_bridge.cli.values import Exit, file_text, listen_address, parse_dialect, text_or_file
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.cluster.nats_bus import split_server
+from a2a_bridge.core.option_classes import EngineOptions, StoreOptions
+from a2a_bridge.core.options import taken
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.hosting import Agent
-from a2a_bridge.hosting.limits import EngineOptions
 from a2a_bridge.middleware import Limits, Usage
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
 from a2a_bridge.push.notification import Signer
 from a2a_bridge.push.secrets import Vault, keys_in
-from a2a_bridge.stores.options import StoreOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +121,8 @@ class ListenOptions:
             counting = UsageRecorder(Usage(), flags.usage_file, listen)
         options = runtime.ServeOptions(
             host=HostOptions(
-                max_body=flags.max_body,
+                **taken(HostOptions, flags),
                 trust_forwarded=trusted,
-                lenient_versions=flags.lenient_versions,
-                max_connections=flags.max_connections,
-                max_connection_streams=flags.max_connection_streams,
-                drain_window=flags.drain_window,
-                max_values=flags.max_values,
                 reuse_port=worker is not None,
                 listener=worker.listener if worker is not None else None,
             ),
@@ -168,7 +163,7 @@ class ListenOptions:
 
 def limits_of(flags: ServerFlags) -> Limits:
     """The limits of one principal."""
-    return Limits(flags.max_calls, flags.max_streams, flags.max_parts)
+    return Limits(**taken(Limits, flags))
 
 
 def rules_of(rules: Sequence[RuleSettings]) -> tuple[Rule, ...]:
@@ -219,6 +214,8 @@ def _dialects(versions: str, flag: str = "--versions") -> list[Dialect]:
 #: below the working directory; only the owner can read it
 FOLDER = Path(".a2a-bridge")
 _LONGEST = 48
+#: seconds of the unit of --keep-tasks and --keep-events
+_DAY = 24 * 3600.0
 
 
 def store_url(url: str, agent: Agent) -> str:
@@ -238,24 +235,17 @@ def store_url(url: str, agent: Agent) -> str:
     return f"sqlite:///{FOLDER / file_name(agent.card.name)}"
 
 
-def store_options(flags: ServerFlags, keep_tasks: float = 0.0, keep_events: float = 1.0) -> StoreOptions:
-    """The options of the store. Times in days; `keep_tasks` 0 keeps tasks. Raises typer.BadParameter."""
-    days = 24 * 3600.0
-    return StoreOptions(
-        keys=tuple(keys_of(flags.store_key)),
-        tasks_kept=keep_tasks * days or None,
-        events_kept=keep_events * days,
-        lease=flags.lease,
-        max_memory=flags.max_memory,
-    )
+def store_options(flags: ServerFlags) -> StoreOptions:
+    """The options of the store, which keeps ended tasks. Raises typer.BadParameter."""
+    return StoreOptions(keys=tuple(keys_of(flags.store_key)), **taken(StoreOptions, flags))
 
 
-def with_cluster(options: StoreOptions, flags: ServeFlags) -> StoreOptions:
-    """The options with the NATS of `--cluster`. Raises typer.BadParameter."""
+def check_cluster(flags: ServeFlags) -> None:
+    """Raises typer.BadParameter for flags of NATS that cannot be used."""
     if not flags.cluster:
         if flags.cluster_credentials or flags.cluster_ca:
             raise typer.BadParameter("the addresses of NATS are missing", param_hint="--cluster")
-        return options
+        return
     try:
         for one in flags.cluster.split(","):
             split_server(one.strip())
@@ -269,12 +259,6 @@ def with_cluster(options: StoreOptions, flags: ServeFlags) -> StoreOptions:
     ):
         if path:
             file_text(path, name)
-    return replace(
-        options,
-        cluster=flags.cluster,
-        cluster_credentials=flags.cluster_credentials,
-        cluster_ca=flags.cluster_ca,
-    )
 
 
 def keys_of(text: str) -> list[str]:
@@ -320,8 +304,10 @@ def load_agent(code: str, flags: ServeFlags) -> tuple[Agent, ListenOptions]:
     Raises BadTargetError, typer.BadParameter, and typer.Exit.
     """
     listening = ListenOptions.of(flags)
-    store = store_options(flags, keep_tasks=flags.keep_tasks, keep_events=flags.keep_events)
-    store = with_cluster(store, flags)
+    store = replace(
+        store_options(flags), tasks_kept=flags.keep_tasks * _DAY or None, events_kept=flags.keep_events * _DAY
+    )
+    check_cluster(flags)
     push = push_options(flags)
     parsed = parse(code)
     if not parsed.is_code:
@@ -339,14 +325,7 @@ def load_agent(code: str, flags: ServeFlags) -> tuple[Agent, ListenOptions]:
         listening.options,
         store=store_url(flags.store, agent),
         store_options=store,
-        engine=EngineOptions(
-            tasks=flags.max_tasks,
-            tenant_tasks=flags.max_tenant_tasks,
-            history=flags.max_history,
-            run_timeout=flags.run_timeout,
-            silence_timeout=flags.silence_timeout,
-            idempotent_sends=flags.idempotent_sends,
-        ),
+        engine=EngineOptions(**taken(EngineOptions, flags)),
         push=flags.push,
         push_options=push,
         tracing=configure_tracing(flags.tracing),

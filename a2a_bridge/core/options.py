@@ -1,9 +1,11 @@
 """How options are declared: one field of a class is the only place where an option is described.
 
 Rules:
-1. A class of options is a frozen dataclass, and each of its fields is made by `flag`, `table` or `required`.
+1. The class of options of a command is a frozen dataclass, and each of its fields is made by `flag`, `of`,
+   `table` or `required`. `of` names the field of a class of the library, which describes the option.
 2. Everything else is made from the fields: flags and `--help` (`cli/reading.py`), environment variables
-   (`cli/environment.py`), keys of the configuration file and its JSON Schema (`cli/settings.py`).
+   (`cli/environment.py`), keys of the configuration file and its JSON Schema (`cli/settings.py`). `taken`
+   gives the values back to the class of the library.
 3. This module loads nothing but the standard library: `--help` reads every declaration.
 """
 
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
@@ -44,6 +46,8 @@ class _Description:
     is_flag: bool = True
     unique: bool = False
     aliases: tuple[str, ...] = ()
+    #: the class of the library with this option, and the name of its field
+    source: tuple[type, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,24 @@ def flag(
     )
     made: _T = field(default=default, metadata={_KEY: described})
     return made
+
+
+def of(group: type, name: str, **changes: Any) -> Any:
+    """An option that a class of the library has: with its default and its description. changes: of these."""
+    (one,) = (one for one in fields(group) if one.name == name)
+    default = changes.pop("default", one.default)
+    described = replace(one.metadata[_KEY], source=(group, name), **changes)
+    return field(default=default, metadata={_KEY: described})
+
+
+def taken(group: type, options: Any) -> dict[str, Any]:
+    """The values that a command has of the options of a class of the library, by the names there."""
+    declared: type = type(options)
+    return {
+        one.described.source[1]: getattr(options, one.name)
+        for one in options_of(declared).values()
+        if one.described.source is not None and issubclass(group, one.described.source[0])
+    }
 
 
 def required(explanation: str, metavar: str | None = None) -> Any:

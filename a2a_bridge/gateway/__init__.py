@@ -1,5 +1,6 @@
 """The gateway: any client to any upstream. A dialled client is mounted in the place of an agent."""
 
+from a2a_bridge.core.option_classes import ReplayOptions
 from a2a_bridge.gateway.cards import (
     note_signatures,
     rewrite,
@@ -10,7 +11,6 @@ from a2a_bridge.gateway.cards import (
 from a2a_bridge.gateway.connections import Route, Router, UpstreamOptions
 from a2a_bridge.gateway.failover import Failover, dial_failover
 from a2a_bridge.gateway.polyfill import add_polyfill
-from a2a_bridge.gateway.replay_log import ReplayOptions
 from a2a_bridge.gateway.stream_sharing import StreamSharing
 from a2a_bridge.gateway.upstream import Dial, Upstream, is_connect_failure
 

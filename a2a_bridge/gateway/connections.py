@@ -31,6 +31,7 @@ from a2a_bridge.core.callers import ScopeOf
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.core.messages import TERMINAL, context_id_of, state_of, task_id_of
 from a2a_bridge.core.operations import GET_TASK, Req, Res
+from a2a_bridge.core.option_classes import ReplayOptions, UpstreamValues
 from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream, reject, reject_stream
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.dialects.annotation import finality
@@ -39,7 +40,6 @@ from a2a_bridge.gateway.credentials import UpstreamCredentials
 from a2a_bridge.gateway.destinations import with_endpoints
 from a2a_bridge.gateway.failover import Affinity, Failover, Retries, RetryBudget, circuits, with_patience
 from a2a_bridge.gateway.polyfill import Unstreamed
-from a2a_bridge.gateway.replay_log import ReplayOptions
 from a2a_bridge.gateway.stream_sharing import StreamSharing
 from a2a_bridge.gateway.tasks import Tasks, scopes_by, visible_to
 from a2a_bridge.gateway.upstream import QUESTION, Dial, SilenceLimit, Upstream
@@ -243,32 +243,18 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamOptions:
+class UpstreamOptions(UpstreamValues):
     """The options of a gateway for its agent: credentials, and its behaviour when the agent fails or changes.
-    See docs/upstreams.md. Times in seconds.
+    See docs/upstreams.md.
     """
 
     #: the credentials that prove the caller to the agent; None: as the options of the client side and of the
     #: edge say
     credentials: UpstreamCredentials | None = None
-    #: repetitions of a call that could not reach the agent, and of a read that it was not ready for; 0: none
-    retries: int = 2
-    #: repetitions as a share of all calls, and how many more a few calls may cause
-    retry_share: float = 0.2
-    retry_burst: float = 10.0
-    #: failures to connect in a row after which an endpoint gets nothing for a pause
-    trip: int = 5
-    #: the first and the longest of these pauses
-    pause: float = 1.0
-    longest_pause: float = 10.0
-    #: further endpoints of the agent: http(s) URLs, or `host:port` of gRPC (see `with_endpoints`)
+    #: further endpoints of the agent: http(s) URLs, or `host:port` of gRPC (see `gateway.destinations`)
     endpoints: tuple[str, ...] = ()
-    #: whether calls about a task go to the endpoint that has it
-    affinity: bool = True
     #: reads the card of the agent again; None: it stays as it is
     read_card: ReadCard | None = None
-    #: the longest time after which it is read again
-    card_refresh: float = 300.0
 
     @property
     def is_apart(self) -> bool:

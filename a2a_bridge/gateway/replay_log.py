@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event_log import EventLog, LogRules, Pace
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.option_classes import ReplayOptions
 from a2a_bridge.core.resume import RESUME_URI, event_id, number_of
 from a2a_bridge.core.service import Event
 from a2a_bridge.dialects.annotation import SYNTHESISED
@@ -30,46 +30,16 @@ _OVERHEAD = 512
 _REPORT = 16 * _OVERHEAD
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayOptions:
-    """How much a gateway keeps of streams, and for how long. Sizes in bytes, times in seconds."""
-
-    #: streams that are kept; 0 turns sharing and resuming off
-    tasks: int = 1000
-    #: events of one stream that are kept for readers that resume
-    events: int = 1024
-    #: bytes of these events
-    size: int = 1 << 20
-    #: largest task of which a copy is kept
-    task_size: int = 4 << 20
-    #: bytes of all streams together
-    total: int = 64 << 20
-    #: events by which the agent may be ahead of the fastest reader
-    window: int = 64
-    #: bytes by which the agent may be ahead of the fastest reader
-    window_size: int = 256 << 10
-    #: how long the stream of an agent that cannot resume goes on without readers
-    linger: float = 30.0
-    #: how long an accepted request of a caller counts; after that the agent is asked again before the caller
-    #: joins a stream or gets a replay. 0 asks each time
-    revalidate: float = 60.0
-    #: attempts in a row to subscribe again after a break
-    attempts: int = 8
-    #: pause before the second attempt, doubled before each further attempt
-    pause: float = 0.1
-    #: longest pause between attempts
-    longest_pause: float = 5.0
-
-    def log_rules(self) -> LogRules:
-        """The bounds of each log."""
-        return LogRules(
-            self.events,
-            self.size,
-            Pace.FASTEST,
-            waiter=asyncio.Future,
-            lead=self.window,
-            lead_size=self.window_size,
-        )
+def log_rules(options: ReplayOptions) -> LogRules:
+    """The bounds of each log."""
+    return LogRules(
+        options.events,
+        options.size,
+        Pace.FASTEST,
+        waiter=asyncio.Future,
+        lead=options.window,
+        lead_size=options.window_size,
+    )
 
 
 class LostEventsError(A2AError):

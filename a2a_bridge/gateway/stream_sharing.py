@@ -41,6 +41,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event_log import GapError, LogReader
 from a2a_bridge.core.messages import RUNNING, TERMINAL, state_of, task_id_of
 from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.option_classes import ReplayOptions
 from a2a_bridge.core.resume import RESUME_URI, count_on, gap_of, mark_gap, resume_id
 from a2a_bridge.core.service import Event, Events, Service, reject, reject_stream
 from a2a_bridge.dialects import is_older
@@ -54,7 +55,7 @@ from a2a_bridge.dialects.annotation import (
     synthetic_kind,
 )
 from a2a_bridge.gateway.polyfill import task_before
-from a2a_bridge.gateway.replay_log import ReplayLog, ReplayOptions, unmark
+from a2a_bridge.gateway.replay_log import ReplayLog, unmark
 from a2a_bridge.gateway.streams import Beginning, Key, Stream, StreamRegistry, ended_early_error, must_go_on
 from a2a_bridge.gateway.tasks import given_entries, visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub

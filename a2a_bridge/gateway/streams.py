@@ -22,10 +22,11 @@ from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.event_log import LogReader
 from a2a_bridge.core.messages import RUNNING, TERMINAL
+from a2a_bridge.core.option_classes import ReplayOptions
 from a2a_bridge.core.resume import is_gap, mark_gap, number_of
 from a2a_bridge.core.service import Event, Events, Service, innermost
 from a2a_bridge.dialects.annotation import FINAL_STATES, Finality
-from a2a_bridge.gateway.replay_log import LostEventsError, ReplayLog, ReplayOptions, unmark
+from a2a_bridge.gateway.replay_log import LostEventsError, ReplayLog, log_rules, unmark
 from a2a_bridge.gateway.upstream import SILENCE
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -96,7 +97,7 @@ class StreamRegistry:
         self._resumes = resumes
         self._is_final = is_final
         self._options = options
-        self._rules = options.log_rules()
+        self._rules = log_rules(options)
         self._epoch = f"g{secrets.token_hex(5)}"
         self._serial = count(1)
         self._streams: dict[Key, Stream] = {}

@@ -1,5 +1,6 @@
 """Python agents in this process: the executor interface, the engine that runs executors, and its stores."""
 
+from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.hosting.decorator import Agent, agent
 from a2a_bridge.hosting.engine import Engine
 from a2a_bridge.hosting.executor import (
@@ -10,7 +11,6 @@ from a2a_bridge.hosting.executor import (
     ResumingExecutor,
     Run,
 )
-from a2a_bridge.hosting.limits import EngineOptions
 
 __all__ = [
     "Agent",

@@ -26,6 +26,7 @@ from a2a_bridge.core.call import CallContext, left_out
 from a2a_bridge.core.errors import A2AError, Reason, closing_error, internal_error, task_not_found
 from a2a_bridge.core.kinds import require
 from a2a_bridge.core.messages import TERMINAL, cut_history
+from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.core.paging import history_limit, query_of
 from a2a_bridge.core.resume import number_of, offer_resume, resume_id
 from a2a_bridge.core.service import Event, Events, HandedOver, Service, no_events, open_stream
@@ -36,14 +37,7 @@ from a2a_bridge.hosting.executor_driver import EngineContext
 from a2a_bridge.hosting.forwarding import ForwardingService
 from a2a_bridge.hosting.idempotency import AlreadySentError, Idempotency
 from a2a_bridge.hosting.identifiers import two_ids
-from a2a_bridge.hosting.limits import (
-    DEFAULT,
-    TOO_LONG,
-    EngineOptions,
-    broken_protocol_error,
-    not_cancelable,
-    too_late,
-)
+from a2a_bridge.hosting.limits import TOO_LONG, broken_protocol_error, not_cancelable, too_late
 from a2a_bridge.hosting.live_task import OwnershipLostError
 from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.push_configs import PushConfigs
@@ -62,6 +56,8 @@ from a2a_bridge.stores.ports import Clock, PushSender, Scope, Store, scope_of
 
 log = logging.getLogger("a2a_bridge.hosting")
 
+_DEFAULT = EngineOptions()
+
 
 class Engine:
     """A running agent.
@@ -76,7 +72,7 @@ class Engine:
         agent: Agent,
         *,
         store: Store | None = None,
-        options: EngineOptions = DEFAULT,
+        options: EngineOptions = _DEFAULT,
         push_sender: PushSender | None = None,
         clock: Clock | None = None,
     ) -> None:

@@ -18,14 +18,10 @@ from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.core.lifecycle import IllegalTransitionError
 from a2a_bridge.core.messages import RUNNING
+from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.hosting.agent_content import ExecutorError, task_for_agent
 from a2a_bridge.hosting.executor import AgentExecutor, Event, Run
-from a2a_bridge.hosting.limits import (
-    EngineOptions,
-    RunTimer,
-    Turns,
-    broken_protocol_error,
-)
+from a2a_bridge.hosting.limits import RunTimer, Turns, broken_protocol_error
 from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError, begin_with
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.phases import Phase, RunPhase

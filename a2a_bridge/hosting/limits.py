@@ -1,4 +1,4 @@
-"""The limits within which an engine works: its options, and limits of time and of the event loop.
+"""The limits within which an engine works: limits of time and of the event loop, and their errors.
 
 Rules of RunTimer:
 1. Both limits of time are off by default. Each run has its own, and they start anew with the next message.
@@ -17,12 +17,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event_log import Timer
 from a2a_bridge.core.messages import INTERRUPTED
+from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Clock
 
@@ -30,34 +30,6 @@ from a2a_bridge.stores.ports import Clock
 _SHARE = 0.005
 TOO_LONG = "the agent did not finish within {:g} seconds"
 SILENT = "the agent said nothing for {:g} seconds"
-
-
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """How an engine treats its tasks. Times in seconds; 0 means no limit."""
-
-    #: time that a cancelled run gets to stop; if it ignores its cancellation, its later events are dropped
-    patience: float = 5.0
-    #: time that the executor's `cancel` gets to clean up; then the run is stopped without it
-    cancel_timeout: float = 30.0
-    #: messages that may wait for the run of one task to end; more are RESOURCE_EXHAUSTED
-    queue: int = 16
-    #: tasks of one principal, over all tenants, that may be worked on at once; more are RESOURCE_EXHAUSTED
-    tasks: int = 10_000
-    #: the same of one tenant, over all principals
-    tenant_tasks: int = 0
-    #: messages that a task may have before it rejects further ones with RESOURCE_EXHAUSTED
-    history: int = 10_000
-    #: duration of one run; a run that takes longer is stopped, and its task fails
-    run_timeout: float = 0
-    #: time without an event of a run; a run that is silent for longer is stopped, and its task fails
-    silence_timeout: float = 0
-    #: True to answer a repeated message (same id, same content) with the result of the first message, without
-    #: a second run; off because clients in the field reuse ids
-    idempotent_sends: bool = False
-
-
-DEFAULT = EngineOptions()
 
 
 class RunTimer:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -23,23 +22,12 @@ from a2a_bridge.bindings.bounded import bound_result, bound_stream
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.operations import Req, Res
+from a2a_bridge.core.option_classes import Limits
 from a2a_bridge.core.service import Events, HandedOver, Middleware, Service, innermost, reject_stream
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: retry time in seconds; the end of the running calls is not known
 RETRY_AFTER = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of one principal; 0: no limit."""
-
-    #: concurrent unary calls; more are RESOURCE_EXHAUSTED
-    calls: int = 10_000
-    #: open streams; more are RESOURCE_EXHAUSTED
-    streams: int = 10_000
-    #: parts of a message; more are INVALID_PARAMS
-    parts: int = 1_000
 
 
 class LiveLimits:

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from a2a_bridge.core.extras import load
+from a2a_bridge.core.option_classes import StoreOptions
 from a2a_bridge.stores.memory import MemoryStore
-from a2a_bridge.stores.options import StoreOpenError, StoreOptions
-from a2a_bridge.stores.ports import Store
+from a2a_bridge.stores.ports import Store, StoreOpenError
 
 __all__ = ["MEMORY", "MemoryStore", "StoreOpenError", "StoreOptions", "open_store"]
 

@@ -385,3 +385,16 @@ class Clock:
     def call_later(self, seconds: float, callback: Callable[[], None], /) -> Timer:
         """Calls `callback` on the running loop after that many seconds."""
         return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+class StoreOpenError(Exception):
+    """The store of a URL cannot be opened."""
+
+    def __init__(self, text: str, remedy: str = "", *, unreachable: bool = False) -> None:
+        super().__init__(f"{text}; try {remedy}" if remedy else text)
+        #: the reason, for people
+        self.text = text
+        #: what to do: a command line or an option; may be empty
+        self.remedy = remedy
+        #: the database server does not answer or rejects the login: trying again may help
+        self.unreachable = unreachable

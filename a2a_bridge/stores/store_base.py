@@ -28,12 +28,12 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event_log import LogReader
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.messages import TERMINAL
+from a2a_bridge.core.option_classes import StoreOptions
 from a2a_bridge.core.paging import PageTokens, TaskPageFiller
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.groups import GroupWriter, RecordedSends
 from a2a_bridge.stores.lease import Pending, TaskLease, body_key
 from a2a_bridge.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
-from a2a_bridge.stores.options import StoreOptions
 from a2a_bridge.stores.ports import (
     Outbox,
     PushConfigStore,

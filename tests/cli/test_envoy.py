@@ -23,11 +23,10 @@ from hypothesis import strategies as st
 
 from a2a_bridge import agent, serve
 from a2a_bridge.app.runtime import connect
-from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.cards import interface
-from a2a_bridge.cli import running as flags
 from a2a_bridge.cli.envoy import application, supervisor
 from a2a_bridge.cli.envoy.bootstrap import READABLE
+from a2a_bridge.cli.running import IDLE_TIMEOUT
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -403,10 +402,4 @@ async def test_pyvoy_resolves_cancelled_futures_without_a_log(caplog: pytest.Log
 
 
 def test_the_limits_are_those_of_the_other_server() -> None:
-    host = HostOptions()
-    assert (host.max_header, host.header_timeout, host.backlog, KEEP_CONNECTION) == (
-        flags.MAX_HEADER,
-        flags.HEADER_TIMEOUT,
-        flags.BACKLOG,
-        flags.IDLE_TIMEOUT,
-    )
+    assert IDLE_TIMEOUT == KEEP_CONNECTION

@@ -10,28 +10,57 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import pytest
 import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from a2a_bridge.bindings.binding import Frame
+from a2a_bridge.bindings.binding import DialOptions, Frame, HostOptions
 from a2a_bridge.cli import app
 from a2a_bridge.cli.commands import SUMMARIES, Command
 from a2a_bridge.cli.environment import read_variables
+from a2a_bridge.cli.gateway_flags import AgentSettings, GatewayFlags
 from a2a_bridge.cli.output import cannot_listen
 from a2a_bridge.cli.reading import with_flags
-from a2a_bridge.cli.server_flags import LogLevel
+from a2a_bridge.cli.server_flags import LogLevel, ServedAgent, ServeFlags
 from a2a_bridge.cli.values import listen_address, parameters
+from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.masking import mask
-from a2a_bridge.core.options import flag
+from a2a_bridge.core.option_classes import EngineOptions, HostValues, Limits, StoreOptions
+from a2a_bridge.core.options import Table, flag, options_of, taken
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client.recording import shown_lines
 
 RUNNER = CliRunner()
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("group", [ServeFlags, GatewayFlags, ServedAgent, AgentSettings])
+def test_an_option_of_the_library_is_the_same_in_a_command(group: type) -> None:
+    """Its type and its default, which the table of an agent leaves to the command."""
+    shared = [one for one in options_of(group).values() if one.described.source is not None]
+    assert shared
+    for one in shared:
+        library, name = one.described.source  # type: ignore[misc]
+        kind = get_type_hints(library)[name]
+        assert one.type in (kind, kind | None), one.name
+        assert issubclass(group, Table) or one.default == getattr(library(), name)
+
+
+def test_the_number_of_values_in_a_request_is_the_one_of_the_decoders() -> None:
+    assert HostValues().max_values == REQUEST_VALUES
+
+
+def test_the_values_of_a_command_are_taken_by_the_classes_of_the_library() -> None:
+    flags = ServeFlags(max_tasks=3, silence_timeout=4.0, max_body=5, max_calls=6, lease=7.0)
+    engine, host = EngineOptions(**taken(EngineOptions, flags)), HostOptions(**taken(HostOptions, flags))
+    assert (engine.tasks, engine.silence_timeout, engine.history) == (3, 4.0, EngineOptions().history)
+    assert (host.max_body, host.max_values) == (5, HostOptions().max_values)
+    assert (taken(Limits, flags)["calls"], taken(StoreOptions, flags)["lease"]) == (6, 7.0)
+    # The same name, of another class.
+    assert taken(DialOptions, GatewayFlags(silence_timeout=8.0))["silence_timeout"] == 8.0
 
 
 def test_the_commands() -> None:

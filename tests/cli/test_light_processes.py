@@ -45,6 +45,7 @@ _CORE = {
     "a2a_bridge.core.kinds",
     "a2a_bridge.core.addresses",
     "a2a_bridge.core.masking",
+    "a2a_bridge.core.option_classes",
 }
 _ENVOY = {"envoy", "find_libpython", "a2a_bridge.bindings", "a2a_bridge.bindings.server_tls"}
 #: of the environment in which the tests run

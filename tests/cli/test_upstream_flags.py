@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,8 @@ import pytest
 from a2a_bridge import Agent, interface, serve
 from a2a_bridge.app.runtime import Server, connect
 from a2a_bridge.bindings.binding import DialOptions
-from a2a_bridge.cli.gateway_flags import ReachFlags
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.gateway import UpstreamOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from tests.auth.identity_provider import AUDIENCE, Provider, provider_running
@@ -39,13 +36,6 @@ def probe(text: str = "hello") -> Probe:
     made.on_unary = answering(hub.SendMessageResponse(message=message))
     made.on_stream = yielding(hub.StreamResponse(message=message))
     return made
-
-
-def test_the_defaults_of_the_flags_are_those_of_the_options() -> None:
-    flags = {one.name: one.default for one in fields(ReachFlags)}
-    options = {one.name: one.default for one in fields(UpstreamOptions) if one.default is not MISSING}
-    for name in ("affinity", "retries", "card_refresh"):
-        assert flags[name] == options[name]
 
 
 @asynccontextmanager

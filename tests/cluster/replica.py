@@ -18,11 +18,10 @@ from a2a_bridge.cluster.cluster import Cluster
 from a2a_bridge.cluster.polling import PollingBus
 from a2a_bridge.cluster.session import SessionError, session_name
 from a2a_bridge.cluster.tails import Position as TaskPosition
+from a2a_bridge.core.option_classes import EngineOptions, StoreOptions
 from a2a_bridge.hosting import Agent, Engine, Run
-from a2a_bridge.hosting.limits import EngineOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.memory_push import MemoryOutbox, MemoryPushConfigStore
-from a2a_bridge.stores.options import StoreOptions
 from a2a_bridge.stores.ports import Clock, Registered, Scope, TaskQuery
 from a2a_bridge.stores.records import (
     CONFLICT,

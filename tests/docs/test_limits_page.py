@@ -7,12 +7,11 @@ from typing import Any
 
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.core.errors import Reason
+from a2a_bridge.core.option_classes import EngineOptions, StoreOptions
 from a2a_bridge.gateway import ReplayOptions
-from a2a_bridge.hosting.limits import EngineOptions
 from a2a_bridge.middleware import Limits
 from a2a_bridge.push import PushOptions
 from a2a_bridge.stores import MemoryStore
-from a2a_bridge.stores.options import StoreOptions
 from a2a_bridge.testing.each import each
 from tests.docs.pages import DOCS, prose
 from tests.docs.test_cli_page import VERBS, default, options

@@ -13,10 +13,11 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.lifecycle import advance
+from a2a_bridge.core.option_classes import ReplayOptions
 from a2a_bridge.core.resume import RESUME_URI, gap_of
 from a2a_bridge.core.service import Events, Service
 from a2a_bridge.dialects.annotation import Finality
-from a2a_bridge.gateway import ReplayOptions, StreamSharing
+from a2a_bridge.gateway import StreamSharing
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE
 from tests.resume.scripted import TASK

@@ -23,9 +23,8 @@ from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.app.runtime import serve_gateway
 from a2a_bridge.bindings.binding import DialOptions, names
 from a2a_bridge.cards import select
-from a2a_bridge.gateway import ReplayOptions
+from a2a_bridge.core.option_classes import ReplayOptions, StoreOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.options import StoreOptions
 from tests.patience import PATIENCE
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")

@@ -22,7 +22,8 @@ from a2a_bridge.cards.select import Candidate, select
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.gateway import ReplayOptions, UpstreamOptions
+from a2a_bridge.core.option_classes import ReplayOptions
+from a2a_bridge.gateway import UpstreamOptions
 from a2a_bridge.gateway.cards import LEAST, MOST, CardReading, CardRefresh
 from a2a_bridge.gateway.connections import Connections
 from a2a_bridge.gateway.tasks import Tasks

@@ -21,11 +21,11 @@ from a2a_bridge.cli.gateway_setup import _settle
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.option_classes import ReplayOptions
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import destinations
 from a2a_bridge.gateway.connections import Connections, UpstreamOptions
-from a2a_bridge.gateway.replay_log import ReplayOptions
 from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub

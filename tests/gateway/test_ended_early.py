@@ -12,8 +12,9 @@ import pytest
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.option_classes import ReplayOptions
 from a2a_bridge.dialects.annotation import annotate_final, by_state
-from a2a_bridge.gateway import ReplayOptions, streams
+from a2a_bridge.gateway import streams
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.sharing_scene import (
     PATIENCE,

@@ -8,8 +8,9 @@ import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.lifecycle import advance
+from a2a_bridge.core.option_classes import ReplayOptions
 from a2a_bridge.core.service import Event
-from a2a_bridge.gateway.replay_log import ReplayLog, ReplayOptions
+from a2a_bridge.gateway.replay_log import ReplayLog, log_rules
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.resume.scripted import TASK, became, begun, chunk
 
@@ -17,7 +18,7 @@ OPTIONS = ReplayOptions(events=40, size=1 << 20, window=16)
 
 
 def log(options: ReplayOptions = OPTIONS, **members: object) -> ReplayLog:
-    rules, most = options.log_rules(), options.task_size
+    rules, most = log_rules(options), options.task_size
     return ReplayLog(rules, TASK, begun().task, epoch="e", most_task=most, **members)  # type: ignore[arg-type]
 
 

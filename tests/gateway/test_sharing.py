@@ -12,10 +12,10 @@ import pytest
 
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.option_classes import ReplayOptions
 from a2a_bridge.core.resume import RESUME_URI, GapMark, gap_of, resume_id
 from a2a_bridge.core.service import Event, Events
 from a2a_bridge.dialects.annotation import BEGINNING, synthetic_kind
-from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from a2a_bridge.testing.probe import Probe, holding, yielding

@@ -12,9 +12,9 @@ import pytest
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.hosting import Agent, Engine, Run
 from a2a_bridge.hosting.executor import Event
-from a2a_bridge.hosting.limits import EngineOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore
 from a2a_bridge.stores.ports import Scope, Store

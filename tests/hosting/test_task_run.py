@@ -17,9 +17,9 @@ from hypothesis.strategies import booleans, sampled_from
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import INTERRUPTED, RUNNING, TERMINAL
+from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.hosting import Engine, Run
 from a2a_bridge.hosting.executor import Event
-from a2a_bridge.hosting.limits import EngineOptions
 from a2a_bridge.hosting.phases import STOPPED, TRANSITIONS, IllegalPhaseError, Phase, RunPhase
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -10,8 +10,8 @@ import pytest
 
 from a2a_bridge import Reason
 from a2a_bridge.app.runtime import ServeOptions
+from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.hosting import Event, Run
-from a2a_bridge.hosting.limits import EngineOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.limits.scene import agent, peers, rejected, served
 

@@ -14,7 +14,7 @@ from a2a_bridge import A2AError, Reason
 from a2a_bridge.app.peer import Peer
 from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.bindings.binding import HostOptions
-from a2a_bridge.hosting.limits import EngineOptions
+from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.middleware import Limits
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.limits.scene import (

@@ -12,6 +12,7 @@ import pytest
 from a2a_bridge.app.runtime import ServeOptions, connect, serve_agent
 from a2a_bridge.cards import interface
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.option_classes import StoreOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.secrets import (
     MASK,
@@ -24,7 +25,6 @@ from a2a_bridge.push.secrets import (
     unredact,
 )
 from a2a_bridge.stores import open_store
-from a2a_bridge.stores.options import StoreOptions
 from a2a_bridge.stores.ports import Store
 from a2a_bridge.testing.store_scene import HERE
 from tests.agents import ScriptedAgent

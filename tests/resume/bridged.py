@@ -11,10 +11,10 @@ from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.option_classes import ReplayOptions
 from a2a_bridge.core.resume import offer_resume
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0, Dialect
-from a2a_bridge.gateway import ReplayOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe
 from tests.resume.cutting import Cutter, cutting

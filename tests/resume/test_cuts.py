@@ -14,11 +14,11 @@ import pytest
 
 from a2a_bridge.app.peer import Peer, request_of
 from a2a_bridge.core.lifecycle import advance
+from a2a_bridge.core.option_classes import StoreOptions
 from a2a_bridge.core.resume import gap_of, offers_resume
 from a2a_bridge.dialects import KNOWN, V1_0, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore, open_store
-from a2a_bridge.stores.options import StoreOptions
 from a2a_bridge.stores.ports import Store
 from a2a_bridge.stores.store_base import Janitor
 from tests.agents import ScriptedAgent

@@ -13,8 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from a2a_bridge.core.option_classes import StoreOptions
 from a2a_bridge.stores import open_store
-from a2a_bridge.stores.options import StoreOptions
 from a2a_bridge.stores.sql import push, push_configs
 from a2a_bridge.stores.sql.push import SqlOutbox
 from a2a_bridge.stores.sql.push_configs import LATER, SOON

@@ -40,8 +40,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from a2a_bridge.cluster.session import COMMAND_LIMITS, SET_LIMITS, WRITER_LIMITS, limit_arguments
 from a2a_bridge.core.extras import MissingExtraError, load
-from a2a_bridge.stores.options import StoreOpenError
-from a2a_bridge.stores.ports import unavailable
+from a2a_bridge.stores.ports import StoreOpenError, unavailable
 from a2a_bridge.stores.sql.file_watch import FileWatch
 
 log = logging.getLogger("a2a_bridge.store")

@@ -35,9 +35,9 @@ from a2a_bridge.cluster.session import REPLICA_LIMITS, PostgresSession, SessionE
 from a2a_bridge.cluster.tails import Position
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.extras import MissingExtraError
+from a2a_bridge.core.option_classes import StoreOptions
 from a2a_bridge.push.secrets import Vault
-from a2a_bridge.stores.options import StoreOpenError, StoreOptions
-from a2a_bridge.stores.ports import unavailable
+from a2a_bridge.stores.ports import StoreOpenError, unavailable
 from a2a_bridge.stores.sql import migrations
 from a2a_bridge.stores.sql.commit import SqlJob
 from a2a_bridge.stores.sql.database import (

@@ -1,0 +1,288 @@
+"""Classes of options that are plain values: of an engine, a store, streams, callers, hosts, client sides.
+
+Rules:
+1. A field that `flag` makes is also an option of a command: the command says with `of` that it has it, and
+   `taken` gives its value back. Its description, default and limits stand here only.
+2. Fields with collaborators (functions, objects, credentials) are added by classes above: `HostOptions`,
+   `DialOptions` and `UpstreamOptions` are derived from classes here.
+3. `--help` loads this module, so it loads nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from a2a_bridge.core.options import flag
+
+_DAY = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How an engine treats its tasks. Times in seconds; 0 means no limit."""
+
+    #: time that a cancelled run gets to stop; if it ignores its cancellation, its later events are dropped
+    patience: float = 5.0
+    #: time that the executor's `cancel` gets to clean up; then the run is stopped without it
+    cancel_timeout: float = 30.0
+    #: messages that may wait for the run of one task to end; more are RESOURCE_EXHAUSTED
+    queue: int = 16
+    #: more are RESOURCE_EXHAUSTED
+    tasks: int = flag(
+        10_000, "Running tasks of one principal, over all tenants; 0: no limit.", "N", least=0, group="Limits"
+    )
+    #: of all principals of the tenant; more are RESOURCE_EXHAUSTED
+    tenant_tasks: int = flag(0, "Running tasks of one tenant; 0: no limit.", "N", least=0, group="Limits")
+    #: further messages are RESOURCE_EXHAUSTED
+    history: int = flag(
+        10_000, "Messages of one task; further ones are rejected; 0: no limit.", "N", least=0, group="Limits"
+    )
+    #: a run that takes longer is stopped, and its task fails
+    run_timeout: float = flag(0.0, "Time limit of one run; 0: none.", "SECONDS", least=0, group="Limits")
+    #: a run without an event for longer is stopped, and its task fails
+    silence_timeout: float = flag(
+        0.0, "Time limit for a run without output; 0: none.", "SECONDS", least=0, group="Limits"
+    )
+    #: a repeated message (same id, same content) gets the result of the first one, without a second run; off
+    #: because clients in the field reuse ids
+    idempotent_sends: bool = flag(
+        False, "Process a message that is sent twice only once, with the same answer.", group="Protocol"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """The options of a durable store. Its URL says where it is. Times in seconds."""
+
+    #: longest delay of a change that no caller waits for, so that changes share commits; a crash can lose
+    #: changes of this age, which no client has seen
+    commit_delay: float = 0.01
+    #: time after which a caller that waits for a failing store gets UNAVAILABLE
+    ack_timeout: float = 10.0
+    #: time for which the events of an ended task are kept
+    events_kept: float = _DAY
+    #: time for which tasks are kept after their end; None to keep them for ever
+    tasks_kept: float | None = None
+    #: time for which ids of messages are kept, for idempotent sends
+    sends_kept: float = _DAY
+    #: keys that encrypt secrets of push configs, the newest first (see a2a_bridge.push.secrets); empty for no
+    #: encryption
+    keys: Sequence[str] = field(default=(), repr=False)
+    #: a replica without a heartbeat for this long counts as dead
+    lease: float = flag(
+        10.0,
+        "PostgreSQL: other replicas take over the tasks of a server that is silent for this long.",
+        "SECONDS",
+        least=1,
+        group="Store",
+    )
+    #: bytes of ended tasks in the cache
+    cache_bytes: int = 8 << 20
+    #: of the process; stores in memory and gateways have it, too
+    max_memory: int = flag(
+        1 << 30,
+        "Memory for tasks, events, requests and answers; 0: no limit.",
+        "BYTES",
+        least=0,
+        group="Limits",
+    )
+    #: empty for PostgreSQL alone
+    cluster: str = flag(
+        "",
+        "NATS over which replicas on one PostgreSQL talk: nats:// or tls:// addresses.",
+        "URL,…",
+        group="Store",
+        secret=True,
+    )
+    #: empty for none
+    cluster_credentials: str = flag("", "Credentials file (JWT and key) for NATS.", "FILE", group="Store")
+    #: empty for the certificates of the system
+    cluster_ca: str = flag("", "Certificates to trust for NATS (PEM).", "FILE", group="Store")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one principal; 0: no limit."""
+
+    #: more are RESOURCE_EXHAUSTED
+    calls: int = flag(
+        10_000,
+        "Concurrent unary calls of one principal; 0: no limit.",
+        "N",
+        least=0,
+        group="Limits",
+        live=True,
+    )
+    #: more are RESOURCE_EXHAUSTED
+    streams: int = flag(
+        10_000, "Open streams of one principal; 0: no limit.", "N", least=0, group="Limits", live=True
+    )
+    #: more are INVALID_PARAMS
+    parts: int = flag(1_000, "Parts of a message; 0: no limit.", "N", least=0, group="Limits", live=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """How much a gateway keeps of streams, and for how long. Sizes in bytes, times in seconds."""
+
+    #: streams that are kept; 0 turns sharing and resuming off
+    tasks: int = 1000
+    #: events of one stream that are kept for readers that resume
+    events: int = 1024
+    #: bytes of these events
+    size: int = 1 << 20
+    #: largest task of which a copy is kept
+    task_size: int = 4 << 20
+    #: bytes of all streams together
+    total: int = flag(
+        64 << 20,
+        "Memory for events of streams, for readers that resume or join; 0: keep none.",
+        "BYTES",
+        least=0,
+        group="Limits",
+    )
+    #: events by which the agent may be ahead of the fastest reader
+    window: int = 64
+    #: bytes by which the agent may be ahead of the fastest reader
+    window_size: int = 256 << 10
+    linger: float = flag(
+        30.0,
+        "Keep the stream of an agent that cannot resume open this long without readers.",
+        "SECONDS",
+        least=0,
+        group="Upstream",
+    )
+    #: after that the agent is asked again before the caller joins a stream or gets a replay
+    revalidate: float = flag(
+        60.0,
+        "Cache the agent's permission for a caller to join a stream this long; 0: ask each time.",
+        "SECONDS",
+        least=0,
+        group="Upstream",
+    )
+    #: attempts in a row to subscribe again after a break
+    attempts: int = 8
+    #: pause before the second attempt, doubled before each further one
+    pause: float = 0.1
+    #: longest pause between attempts
+    longest_pause: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamValues:
+    """The plain values of `UpstreamOptions`. Times in seconds."""
+
+    retries: int = flag(
+        2,
+        "Repetitions of a call that did not reach the agent, and of a read that it was not ready for.",
+        "N",
+        least=0,
+        group="Upstream",
+    )
+    #: repetitions as a share of all calls, and how many more a few calls may cause
+    retry_share: float = 0.2
+    retry_burst: float = 10.0
+    #: failures to connect in a row after which an endpoint gets nothing for a pause
+    trip: int = 5
+    #: the first and the longest of these pauses
+    pause: float = 1.0
+    longest_pause: float = 10.0
+    affinity: bool = flag(
+        True,
+        "Send calls about a task to the endpoint that has it.",
+        None,
+        "--affinity/--no-affinity",
+        group="Upstream",
+    )
+    card_refresh: float = flag(
+        300.0,
+        "Read the card of the agent again after this time at the latest; 0: never.",
+        "SECONDS",
+        least=0,
+        group="Upstream",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HostValues:
+    """The plain values of `HostOptions`. Sizes in bytes, times in seconds."""
+
+    #: a larger request is REQUEST_TOO_LARGE
+    max_body: int = flag(16 << 20, "Largest request.", "BYTES", least=1, group="Limits")
+    #: more are REQUEST_TOO_LARGE
+    max_values: int = flag(
+        100_000,
+        "JSON values in a request, or their equivalent in protobuf; 0: no limit.",
+        "N",
+        least=0,
+        group="Limits",
+    )
+    #: largest header block or metadata
+    max_header: int = 16 * 1024
+    #: time limit for the headers of a request
+    header_timeout: float = 20.0
+    #: silence on a stream after which a keep-alive is sent
+    keep_alive: float = 15.0
+    #: a method or a path of another version counts as well
+    lenient_versions: bool = flag(
+        False, "Accept methods of another version than the one the caller declares.", group="Protocol"
+    )
+    backlog: int = 1024
+    #: further connections are closed at once
+    max_connections: int = flag(
+        10_000, "Open connections of each listener; 0: no limit.", "N", least=0, group="Limits"
+    )
+    #: clients wait before they open a further stream
+    max_connection_streams: int = flag(
+        1000, "Open streams of one gRPC connection, unary calls included.", "N", least=1, group="Limits"
+    )
+    #: readiness fails and responses close their connections meanwhile. None: half a second, and only while
+    #: connections are open
+    drain_window: float | None = flag(
+        None,
+        "After SIGTERM, keep listening this long with failing readiness, so that clients move away.",
+        "SECONDS",
+        least=0,
+        group="Process",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DialValues:
+    """The plain values of `DialOptions`. Times in seconds."""
+
+    #: deadline of a unary call whose context has none; None: no limit. Streams have no default deadline
+    timeout: float | None = 60.0
+    connect_timeout: float = flag(
+        10.0, "Time limit for connecting.", "SECONDS", least=0.001, group="Upstream"
+    )
+    #: time, and at most a quarter of the call's own, after which a call that waits for its connection fails,
+    #: because there is another interface to try. The connection is made all the same, for later calls. None:
+    #: calls wait as long as it takes
+    connect_patience: float | None = None
+    #: silence on a stream after which the peer counts as dead; keep-alives are not silence
+    idle_timeout: float = 120.0
+    #: counts since the request has been sent, and ends the call with DEADLINE_EXCEEDED; keep-alives do not
+    #: count as an event
+    silence_timeout: float = flag(
+        0.0,
+        "Time limit for a call without an answer or event of the agent; 0: none.",
+        "SECONDS",
+        least=0,
+        group="Limits",
+    )
+    #: the card at the root of the host is not asked for
+    exact: bool = flag(
+        False, "Use the card at this path only, not the one at the root of the host.", group="Upstream"
+    )
+    trust_card_urls: bool = flag(
+        False, "Use the URLs of the card as they are, private addresses included.", group="Upstream"
+    )
+    grpc_tls: bool | None = flag(
+        None,
+        "Use TLS for gRPC to the agent, or not; default: by the scheme, and TLS for port 443.",
+        None,
+        "--grpc-tls/--grpc-plaintext",
+        group="Upstream",
+    )
