@@ -16,7 +16,7 @@ from a2a_bridge.bindings.binding import HostOptions, ListenAddress, find
 from a2a_bridge.bindings.server_tls import ServerTls
 from a2a_bridge.cards import GrpcUrls, Mounted, interface
 from a2a_bridge.core.kinds import NUMBER, Kinds, check_kinds
-from a2a_bridge.core.option_classes import EngineOptions, ReplayOptions, StoreOptions
+from a2a_bridge.core.option_classes import EngineOptions, ReplayOptions, ServeValues, StoreOptions
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, by_version
 from a2a_bridge.gateway import UpstreamOptions
@@ -68,7 +68,7 @@ _KINDS: Kinds = {
 
 
 @dataclass(frozen=True, slots=True)
-class ServeOptions:
+class ServeOptions(ServeValues):
     """The options of a server: of a hosted agent or of a gateway."""
 
     #: address of HTTP interfaces whose declaration has no host
@@ -76,10 +76,6 @@ class ServeOptions:
     #: address of gRPC interfaces whose declaration has no host
     grpc: ListenAddress = field(default_factory=ListenAddress)
     host: HostOptions = field(default_factory=HostOptions)
-    #: URL in the card in place of the listening address
-    public_url: str = ""
-    #: gRPC address in the card in place of the listening address
-    public_grpc: str = ""
     #: private keys (PEM or JWK; EC P-256 or P-384, Ed25519) that sign the card; the first signs, all are
     #: published at `/.well-known/jwks.json`. The addresses in a signed card do not depend on the caller
     card_signing_keys: tuple[str, ...] = ()
@@ -99,13 +95,8 @@ class ServeOptions:
     advertise: tuple[str, ...] = ()
     #: versions that the card lists; empty: all
     card_versions: tuple[str, ...] = ()
-    #: whether a hosted agent that declares push notifications sends them
-    push: bool = True
     #: where notifications may go, and how often delivery is tried
     push_options: PushOptions = field(default_factory=PushOptions)
-    #: base URL of this gateway for the agent, which posts notifications there; the gateway relays them in the
-    #: version of their receivers. Empty: no relay, the agent posts to the receivers itself
-    push_relay: str = ""
     #: number of tasks for which a gateway answers ListTasks in place of an agent that cannot; 0: none
     list_tasks_memory: int = MOST_LISTED
     #: the task store: a URL (see `open_store`), or an open store, which the application closes; None: in
@@ -116,8 +107,6 @@ class ServeOptions:
     engine: EngineOptions = field(default_factory=EngineOptions)
     #: identifies the callers; None: they stay unknown, unless `middleware` identifies them
     authentication: Authentication | None = None
-    #: serve a card that demands credentials although nothing here checks them: something in front does
-    allow_unauthenticated: bool = False
     #: which callers may use which operations; empty: all callers may use all. LiveRules can change while the
     #: server runs
     access_rules: tuple[Rule, ...] | LiveRules = ()

@@ -150,7 +150,7 @@ async def serve_all(kind: AgentKind, flags: Any, reloader: Reloader | None) -> N
     """Serves the agents of a configuration file until a signal. Raises typer.BadParameter."""
     if flags.no_http:
         raise typer.BadParameter("the agents of a file are found over HTTP", param_hint="--no-http")
-    listening = ListenOptions.of(flags, flags.push_relay if hasattr(flags, "push_relay") else "")
+    listening = ListenOptions.of(flags)
     options = replace(listening.options, http=listening.http, grpc=listening.grpc)
     launch = launch_of(flags, kind.name)
     listening.follow(reloader)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from a2a_bridge.cli.flags import AgentFlags, CardTrustFlags
 from a2a_bridge.cli.server_flags import ServerFlags
-from a2a_bridge.core.option_classes import DialValues, Limits, ReplayOptions, UpstreamValues
+from a2a_bridge.core.option_classes import DialValues, Limits, ReplayOptions, ServeValues, UpstreamValues
 from a2a_bridge.core.options import Table, flag, of, required, table
 
 
@@ -133,12 +133,7 @@ class GatewayFlags(ServerFlags, UpstreamFlags):
     """The flags of `gateway`."""
 
     agents: Mapping[str, AgentSettings] = table(dict, "The agents, by name.", live=True)
-    push_relay: str = flag(
-        "",
-        "Relay push notifications in the version of their receivers; URL of this gateway.",
-        "URL",
-        group="Push notifications",
-    )
+    push_relay: str = of(ServeValues, "push_relay")
     store: str = flag(
         "",
         "Store of the notifications of --push-relay: sqlite:///PATH, postgresql://…; default: memory.",

@@ -65,7 +65,7 @@ def gateway_options(flags: GatewayFlags) -> tuple[ListenOptions, DialOptions]:
             f"needs --push-relay and a --store other than {MEMORY}; a gateway signs nothing without one",
             param_hint="--push-signing-key",
         )
-    listening = ListenOptions.of(flags, push_relay)
+    listening = ListenOptions.of(flags)
     replay = ReplayOptions(**taken(ReplayOptions, flags))
     if not flags.replay_memory:
         replay = replace(replay, tasks=0)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import typer
 
 from a2a_bridge.cli.flags import BridgeKeyFlags, StoreKeyFlags
-from a2a_bridge.core.option_classes import EngineOptions, HostValues, Limits, StoreOptions
+from a2a_bridge.core.option_classes import EngineOptions, HostValues, Limits, ServeValues, StoreOptions
 from a2a_bridge.core.options import Table, flag, of, required, table
 
 #: the operations and groups that `auth.rules` knows. That module loads protobuf, and a supervisor reads
@@ -156,11 +156,7 @@ class EdgeFlags:
         "NAME",
         group="Security",
     )
-    allow_unauthenticated: bool = flag(
-        False,
-        "Something in front of this server checks the callers, or nobody has to.",
-        group="Security",
-    )
+    allow_unauthenticated: bool = of(ServeValues, "allow_unauthenticated")
     middleware: list[str] | None = flag(
         None,
         "Factory of middleware (service → service), called without arguments; may be repeated.",
@@ -284,8 +280,8 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
         group="Protocol",
     )
     lenient_versions: bool = of(HostValues, "lenient_versions")
-    public_url: str = flag("", "The public URL, for the card.", "URL", group="Card", common=True)
-    public_grpc: str = flag("", "The public gRPC address, for the card.", "HOST:PORT", group="Card")
+    public_url: str = of(ServeValues, "public_url")
+    public_grpc: str = of(ServeValues, "public_grpc")
     grpc_urls: GrpcUrlForm = flag(
         GrpcUrlForm.BOTH,
         "Form of gRPC addresses in the card: host:port around a URL for readers of 0.x, or another.",
@@ -434,13 +430,7 @@ class ServeFlags(ServerFlags):
     cluster: str = of(StoreOptions, "cluster")
     cluster_credentials: str = of(StoreOptions, "cluster_credentials")
     cluster_ca: str = of(StoreOptions, "cluster_ca")
-    push: bool = flag(
-        True,
-        "Send push notifications, if the agent declares them.",
-        None,
-        "--push/--no-push",
-        group="Push notifications",
-    )
+    push: bool = of(ServeValues, "push")
     run_timeout: float = of(EngineOptions, "run_timeout")
     silence_timeout: float = of(EngineOptions, "silence_timeout")
     idempotent_sends: bool = of(EngineOptions, "idempotent_sends")

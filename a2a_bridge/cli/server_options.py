@@ -54,97 +54,39 @@ class ListenOptions:
     counting: UsageRecorder | None = None
 
     @classmethod
-    def of(cls, flags: ServerFlags, push_relay: str = "") -> ListenOptions:
+    def of(cls, flags: ServerFlags) -> ListenOptions:
         """JSON-RPC at `/` and HTTP+JSON at the root paths of one listener, gRPC on another, in each version.
 
         Raises typer.BadParameter.
         """
-        no_http, no_grpc = flags.no_http, flags.no_grpc
-        if no_http and no_grpc:
-            raise typer.BadParameter("with --no-http too there is nothing to serve", param_hint="--no-grpc")
-        envoy = envoy_address(flags)
-        http, grpc = envoy or flags.http, envoy or flags.grpc
-        worker = Worker.of_environment()
-        if worker is not None:
-            http, grpc = worker.http or http, worker.grpc or grpc
-        mounted: list[hub.AgentInterface] = []
-        http_address = ListenAddress(*listen_address(http, "--http"))
-        grpc_address = ListenAddress(*listen_address(grpc, "--grpc"))
-        if http_address == grpc_address and http_address.port and not (envoy or no_http or no_grpc):
-            text = "HTTP and gRPC need a port each; with --server envoy they share the one of --listen"
-            raise typer.BadParameter(text, param_hint="--grpc")
-        url, target = f"http://{http_address}", str(grpc_address)
-        for dialect in _dialects(flags.versions):
-            version = dialect.version
-            if not no_http and dialect.form(JSONRPC) is not None:
-                mounted.append(interface("JSONRPC", f"{url}/", version=version))
-            if not no_http and dialect.form(HTTP_JSON) is not None:
-                mounted.append(interface("HTTP+JSON", url, version=version))
-            if not no_grpc and dialect.form(GRPC) is not None:
-                mounted.append(interface("GRPC", target, version=version))
-        if not mounted:
-            raise typer.BadParameter(
-                f"{flags.versions or 'no version'} cannot be served over what is left; name one such as 1.0",
-                param_hint="--versions",
-            )
-        listed = tuple(filter(None, map(str.strip, flags.advertise.split(","))))
-        served = dict.fromkeys(one.protocol_binding for one in mounted)
-        if not served.keys() >= set(listed):
-            raise typer.BadParameter(
-                f"{flags.advertise!r} is not all of {', '.join(served)}", param_hint="--advertise"
-            )
-        card_versions = tuple(
-            dialect.version for dialect in _dialects(flags.card_versions, "--card-versions")
-        )
-        if not {
-            one.protocol_version for one in mounted if not listed or one.protocol_binding in listed
-        } >= set(card_versions):
-            raise typer.BadParameter(
-                f"{flags.card_versions!r} is not all served; see --versions and --advertise",
-                param_hint="--card-versions",
-            )
-        for given, flag in ((flags.public_url, "--public-url"), (push_relay, "--push-relay")):
-            if given and not given.startswith(("http://", "https://")):
-                text = f"{given!r} is not an http(s) URL such as https://agent.example"
-                raise typer.BadParameter(text, param_hint=flag)
-        _check_grpc_address(flags.public_grpc)
-        if push_relay and no_http:
-            raise typer.BadParameter("notifications come over HTTP", param_hint="--push-relay")
-        trusted = tuple(part.strip() for part in flags.forwarded_allow_ips.split(",") if part.strip())
-        for proxy in trusted:
-            _check_proxy(proxy)
-        counting = None
-        if flags.usage_file is not None or flags.usage_listen:
-            listen = None
-            if flags.usage_listen:
-                listen = ListenAddress(*listen_address(flags.usage_listen, "--usage-listen"))
-            counting = UsageRecorder(Usage(), flags.usage_file, listen)
+        http, grpc = _addresses(flags)
+        interfaces = _interfaces(flags, http, grpc)
+        plain = taken(runtime.ServeOptions, flags)
+        _check_public(flags, plain.get("push_relay", ""))
+        worker, counting = Worker.of_environment(), _counting(flags)
         options = runtime.ServeOptions(
+            **plain,
             host=HostOptions(
                 **taken(HostOptions, flags),
-                trust_forwarded=trusted,
+                trust_forwarded=_proxies(flags),
                 reuse_port=worker is not None,
                 listener=worker.listener if worker is not None else None,
             ),
             limits=LiveLimits(limits_of(flags)),
             # Only a file has rules, and only a file can be read again.
             access_rules=LiveRules(rules_of(flags.rules)) if flags.config is not None else (),
-            public_url=flags.public_url,
-            public_grpc=flags.public_grpc,
             grpc_urls=flags.grpc_urls.value,
             admin=_admin(flags, worker),
             # The page of the playground about callers is that of the listener for operators.
             usage=counting.table if counting is not None else Usage() if flags.ui and flags.admin else None,
             authentication=authentication(flags),
-            allow_unauthenticated=flags.allow_unauthenticated,
             middleware=middleware_of(flags),
-            push_relay=push_relay,
-            advertise=listed,
-            card_versions=card_versions,
+            advertise=_advertised(flags, interfaces),
+            card_versions=_card_versions(flags, interfaces),
             card_signing_keys=card_signing_keys(flags),
-            tls=None if envoy else server_tls(flags),
+            tls=None if envoy_address(flags) else server_tls(flags),
         )
-        return cls(mounted, options, http_address, grpc_address, counting)
+        return cls(interfaces, options, http, grpc, counting)
 
     def follow(self, reloader: Reloader | None) -> None:
         """Takes new limits and access rules from a configuration that is read again. In a worker the
@@ -159,6 +101,100 @@ class ListenOptions:
             reloader.on_change(lambda _, new: rules.change(rules_of(new.rules)))
         if reloader is not None and isinstance(limits, LiveLimits):
             reloader.on_change(lambda _, new: limits.change(limits_of(new)))
+
+
+def _addresses(flags: ServerFlags) -> tuple[ListenAddress, ListenAddress]:
+    """The addresses of HTTP and gRPC. Raises typer.BadParameter."""
+    if flags.no_http and flags.no_grpc:
+        raise typer.BadParameter("with --no-http too there is nothing to serve", param_hint="--no-grpc")
+    envoy, worker = envoy_address(flags), Worker.of_environment()
+    http, grpc = envoy or flags.http, envoy or flags.grpc
+    if worker is not None:
+        http, grpc = worker.http or http, worker.grpc or grpc
+    http_address = ListenAddress(*listen_address(http, "--http"))
+    grpc_address = ListenAddress(*listen_address(grpc, "--grpc"))
+    shared = http_address == grpc_address and http_address.port
+    if shared and not (envoy or flags.no_http or flags.no_grpc):
+        text = "HTTP and gRPC need a port each; with --server envoy they share the one of --listen"
+        raise typer.BadParameter(text, param_hint="--grpc")
+    return http_address, grpc_address
+
+
+def _interfaces(flags: ServerFlags, http: ListenAddress, grpc: ListenAddress) -> list[hub.AgentInterface]:
+    """The interfaces to mount. Raises typer.BadParameter."""
+    mounted: list[hub.AgentInterface] = []
+    for dialect in _dialects(flags.versions):
+        version = dialect.version
+        if not flags.no_http and dialect.form(JSONRPC) is not None:
+            mounted.append(interface("JSONRPC", f"http://{http}/", version=version))
+        if not flags.no_http and dialect.form(HTTP_JSON) is not None:
+            mounted.append(interface("HTTP+JSON", f"http://{http}", version=version))
+        if not flags.no_grpc and dialect.form(GRPC) is not None:
+            mounted.append(interface("GRPC", str(grpc), version=version))
+    if not mounted:
+        raise typer.BadParameter(
+            f"{flags.versions or 'no version'} cannot be served over what is left; name one such as 1.0",
+            param_hint="--versions",
+        )
+    return mounted
+
+
+def _texts(joined: str) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, joined.split(","))))
+
+
+def _advertised(flags: ServerFlags, mounted: Sequence[hub.AgentInterface]) -> tuple[str, ...]:
+    """The bindings of the card; empty for all. Raises typer.BadParameter."""
+    listed = _texts(flags.advertise)
+    served = dict.fromkeys(one.protocol_binding for one in mounted)
+    if not served.keys() >= set(listed):
+        raise typer.BadParameter(
+            f"{flags.advertise!r} is not all of {', '.join(served)}", param_hint="--advertise"
+        )
+    return listed
+
+
+def _card_versions(flags: ServerFlags, mounted: Sequence[hub.AgentInterface]) -> tuple[str, ...]:
+    """The versions of the card; empty for all. Raises typer.BadParameter."""
+    listed = _texts(flags.advertise)
+    versions = tuple(dialect.version for dialect in _dialects(flags.card_versions, "--card-versions"))
+    if not {one.protocol_version for one in mounted if not listed or one.protocol_binding in listed} >= set(
+        versions
+    ):
+        raise typer.BadParameter(
+            f"{flags.card_versions!r} is not all served; see --versions and --advertise",
+            param_hint="--card-versions",
+        )
+    return versions
+
+
+def _check_public(flags: ServerFlags, push_relay: str) -> None:
+    """Raises typer.BadParameter for an address that callers cannot use."""
+    for given, flag in ((flags.public_url, "--public-url"), (push_relay, "--push-relay")):
+        if given and not given.startswith(("http://", "https://")):
+            text = f"{given!r} is not an http(s) URL such as https://agent.example"
+            raise typer.BadParameter(text, param_hint=flag)
+    _check_grpc_address(flags.public_grpc)
+    if push_relay and flags.no_http:
+        raise typer.BadParameter("notifications come over HTTP", param_hint="--push-relay")
+
+
+def _proxies(flags: ServerFlags) -> tuple[str, ...]:
+    """The trusted proxies. Raises typer.BadParameter."""
+    trusted = _texts(flags.forwarded_allow_ips)
+    for proxy in trusted:
+        _check_proxy(proxy)
+    return trusted
+
+
+def _counting(flags: ServerFlags) -> UsageRecorder | None:
+    """The recorder of calls; None if calls are not counted. Raises typer.BadParameter."""
+    if flags.usage_file is None and not flags.usage_listen:
+        return None
+    listen = None
+    if flags.usage_listen:
+        listen = ListenAddress(*listen_address(flags.usage_listen, "--usage-listen"))
+    return UsageRecorder(Usage(), flags.usage_file, listen)
 
 
 def limits_of(flags: ServerFlags) -> Limits:
@@ -207,8 +243,7 @@ def _check_grpc_address(text: str) -> None:
 
 def _dialects(versions: str, flag: str = "--versions") -> list[Dialect]:
     """The dialects that a flag names, each once. Raises typer.BadParameter."""
-    texts = filter(None, map(str.strip, versions.split(",")))
-    return list(dict.fromkeys(parse_dialect(text, flag) for text in texts))
+    return list(dict.fromkeys(parse_dialect(text, flag) for text in _texts(versions)))
 
 
 #: below the working directory; only the owner can read it
@@ -326,7 +361,6 @@ def load_agent(code: str, flags: ServeFlags) -> tuple[Agent, ListenOptions]:
         store=store_url(flags.store, agent),
         store_options=store,
         engine=EngineOptions(**taken(EngineOptions, flags)),
-        push=flags.push,
         push_options=push,
         tracing=configure_tracing(flags.tracing),
     )

@@ -1,10 +1,10 @@
-"""Classes of options that are plain values: of an engine, a store, streams, callers, hosts, client sides.
+"""Classes of options that are plain values: of servers, engines, stores, streams, callers and client sides.
 
 Rules:
 1. A field that `flag` makes is also an option of a command: the command says with `of` that it has it, and
    `taken` gives its value back. Its description, default and limits stand here only.
-2. Fields with collaborators (functions, objects, credentials) are added by classes above: `HostOptions`,
-   `DialOptions` and `UpstreamOptions` are derived from classes here.
+2. Fields with collaborators (functions, objects, credentials) are added by classes above: `ServeOptions`,
+   `HostOptions`, `DialOptions` and `UpstreamOptions` are derived from classes here.
 3. `--help` loads this module, so it loads nothing but the standard library.
 """
 
@@ -285,4 +285,33 @@ class DialValues:
         None,
         "--grpc-tls/--grpc-plaintext",
         group="Upstream",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ServeValues:
+    """The plain values of `ServeOptions`."""
+
+    #: in place of the listening address
+    public_url: str = flag("", "The public URL, for the card.", "URL", group="Card", common=True)
+    #: in place of the listening address
+    public_grpc: str = flag("", "The public gRPC address, for the card.", "HOST:PORT", group="Card")
+    #: of hosted agents only
+    push: bool = flag(
+        True,
+        "Send push notifications, if the agent declares them.",
+        None,
+        "--push/--no-push",
+        group="Push notifications",
+    )
+    #: the agent posts notifications there. Empty: no relay, the agent posts to the receivers itself
+    push_relay: str = flag(
+        "",
+        "Relay push notifications in the version of their receivers; URL of this gateway.",
+        "URL",
+        group="Push notifications",
+    )
+    #: without it, a card that demands credentials which nothing here checks is an error
+    allow_unauthenticated: bool = flag(
+        False, "Something in front of this server checks the callers, or nobody has to.", group="Security"
     )
