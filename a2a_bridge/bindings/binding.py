@@ -205,8 +205,6 @@ class DialOptions(DialValues):
     #: and no `query`, only IMPERSONAL of `forward`, and may be rejected (see gateway.destinations). Empty:
     #: the interfaces were named
     named: str = ""
-    #: further origins (URLs or `host:port`) that get all parameters
-    credentials_for: frozenset[str] = frozenset()
     #: resolves hosts to addresses, without a proxy; None: the system's resolver
     resolve: Resolve | None = None
     #: checks each card that is read, such as `CardTrust.check`; None: cards are not checked

@@ -41,7 +41,6 @@ def dial_options(flags: DialFlags) -> DialOptions:
             )
     options = DialOptions(
         **taken(DialOptions, flags),
-        credentials_for=frozenset(flags.credentials_for or ()),
         tls=_tls_files(flags),
         parameters=parameters(flags.header),
     )

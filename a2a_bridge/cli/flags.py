@@ -93,12 +93,7 @@ class DialFlags(HttpFlags):
     """How a remote agent is found and connected to."""
 
     exact: bool = of(DialValues, "exact")
-    credentials_for: list[str] | None = flag(
-        None,
-        "Send -H to this origin of the card too, and allow it to be a private address; may be repeated.",
-        "ORIGIN",
-        group="Upstream",
-    )
+    credentials_for: list[str] | None = of(DialValues, "credentials_for", default=None)
     trust_card_urls: bool = of(DialValues, "trust_card_urls")
     cacert: Path | None = flag(
         None,

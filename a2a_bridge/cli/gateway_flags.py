@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 
 from a2a_bridge.cli.flags import AgentFlags, CardTrustFlags
-from a2a_bridge.cli.server_flags import ServerFlags
+from a2a_bridge.cli.server_flags import ServedAgent, ServerFlags
 from a2a_bridge.core.option_classes import DialValues, Limits, ReplayOptions, ServeValues, UpstreamValues
 from a2a_bridge.core.options import Table, flag, of, required, table
 
@@ -78,12 +78,7 @@ class ReachFlags:
     upstream_scope: str = flag("", "Scopes of the token, separated by spaces.", "SCOPES", group="Upstream")
     upstream_audience: str = flag("", "Audience of the token.", "AUDIENCE", group="Upstream")
     upstream_resource: str = flag("", "Resource of the token (RFC 8707).", "URI", group="Upstream")
-    endpoint: list[str] | None = flag(
-        None,
-        "Further address of the agent, to share the calls with; may be repeated.",
-        "URL|HOST:PORT",
-        group="Upstream",
-    )
+    endpoint: list[str] | None = of(UpstreamValues, "endpoints", default=None)
     affinity: bool = of(UpstreamValues, "affinity")
     retries: int = of(UpstreamValues, "retries")
     card_refresh: float = of(UpstreamValues, "card_refresh")
@@ -117,13 +112,11 @@ class AgentSettings(UpstreamFlags, Table):
     """One `[agents.NAME]` of `gateway`. An option that is not in `given` is that of the command."""
 
     upstream: str = required("The agent: URL, :PORT, host:port (gRPC) or card file.", "UPSTREAM")
-    host: str = flag(
-        "", "Host name of calls that are for this agent; over gRPC with Envoy only.", "HOST", unique=True
-    )
-    grpc: str = flag("", "Listen here for gRPC to this agent, for callers of 0.x.", "HOST:PORT")
-    public_url: str = flag("", "The public URL of this agent, for its card.", "URL")
-    versions: str = flag("", "Protocol versions to serve.", "VERSION,…")
-    store: str = flag("", "Store of this agent; see --store.", "URL", secret=True)
+    host: str = of(ServedAgent, "host")
+    grpc: str = of(ServedAgent, "grpc")
+    public_url: str = of(ServedAgent, "public_url")
+    versions: str = of(ServedAgent, "versions")
+    store: str = of(ServedAgent, "store", help="Store of this agent; see --store.")
     max_calls: int | None = of(Limits, "calls", default=None)
     max_streams: int | None = of(Limits, "streams", default=None)
 

@@ -283,7 +283,6 @@ def with_upstream(
     upstream = replace(
         options.upstream,
         credentials=_credentials(flags, parameters, ca),
-        endpoints=tuple(flags.endpoint or ()),
         **taken(UpstreamValues, flags),
     )
     passes = flags.upstream_auth is UpstreamAuth.PASS_THROUGH

@@ -400,7 +400,9 @@ class ServedAgent(Table):
     public_url: str = flag("", "The public URL of this agent, for its card.", "URL")
     versions: str = flag("", "Protocol versions to serve.", "VERSION,…")
     store: str = flag("", "Task store of this agent; see --store.", "URL", secret=True)
-    max_tasks: int = flag(0, "Running tasks of one principal; 0: no limit.", "N", least=0)
+    max_tasks: int = of(
+        EngineOptions, "tasks", default=0, help="Running tasks of one principal; 0: no limit."
+    )
     max_calls: int = of(Limits, "calls", default=0)
     max_streams: int = of(Limits, "streams", default=0)
 

@@ -188,6 +188,13 @@ class UpstreamValues:
     #: the first and the longest of these pauses
     pause: float = 1.0
     longest_pause: float = 10.0
+    #: http(s) URLs, or `host:port` of gRPC (see `gateway.destinations`)
+    endpoints: tuple[str, ...] = flag(
+        (),
+        "Further address of the agent, to share the calls with; may be repeated.",
+        "URL|HOST:PORT",
+        group="Upstream",
+    )
     affinity: bool = flag(
         True,
         "Send calls about a task to the endpoint that has it.",
@@ -275,6 +282,13 @@ class DialValues:
     #: the card at the root of the host is not asked for
     exact: bool = flag(
         False, "Use the card at this path only, not the one at the root of the host.", group="Upstream"
+    )
+    #: origins (URLs or `host:port`) that get all parameters
+    credentials_for: frozenset[str] = flag(
+        frozenset(),
+        "Send -H to this origin of the card too, and allow it to be a private address; may be repeated.",
+        "ORIGIN",
+        group="Upstream",
     )
     trust_card_urls: bool = flag(
         False, "Use the URLs of the card as they are, private addresses included.", group="Upstream"

@@ -138,13 +138,18 @@ def of(group: type, name: str, **changes: Any) -> Any:
 
 
 def taken(group: type, options: Any) -> dict[str, Any]:
-    """The values that a command has of the options of a class of the library, by the names there."""
+    """The values that a command has of the options of a class of the library, by the names there. The values
+    of an option that may be repeated have the type of the library.
+    """
     declared: type = type(options)
-    return {
-        one.described.source[1]: getattr(options, one.name)
-        for one in options_of(declared).values()
-        if one.described.source is not None and issubclass(group, one.described.source[0])
-    }
+    defaults: dict[str, Any] = {one.name: one.default for one in fields(group)}
+    found = {}
+    for one in options_of(declared).values():
+        if one.described.source is not None and issubclass(group, one.described.source[0]):
+            value, name = getattr(options, one.name), one.described.source[1]
+            several = isinstance(defaults[name], tuple | frozenset)
+            found[name] = type(defaults[name])(value or ()) if several else value
+    return found
 
 
 def required(explanation: str, metavar: str | None = None) -> Any:

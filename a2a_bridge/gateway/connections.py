@@ -251,8 +251,6 @@ class UpstreamOptions(UpstreamValues):
     #: the credentials that prove the caller to the agent; None: as the options of the client side and of the
     #: edge say
     credentials: UpstreamCredentials | None = None
-    #: further endpoints of the agent: http(s) URLs, or `host:port` of gRPC (see `gateway.destinations`)
-    endpoints: tuple[str, ...] = ()
     #: reads the card of the agent again; None: it stays as it is
     read_card: ReadCard | None = None
 
