@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -185,6 +186,17 @@ def test_the_tools_add_all_commands(everything: Path, tmp_path: Path) -> None:
     with running(everything, "server", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", cwd=tmp_path) as up:
         done = command(everything, "send", "-a", up["http"], "hello", cwd=tmp_path)
     assert "hello" in done.stdout, done.stderr
+
+
+def test_the_files_of_the_tools_are_in_their_wheel(everything: Path, tmp_path: Path) -> None:
+    done = command(everything, "skill", "install", ".", cwd=tmp_path)
+    assert (tmp_path / ".agents" / "skills" / "a2a-bridge" / "SKILL.md").exists(), done.stderr
+    any_port = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
+    with running(everything, "server", *any_port, "--ui", cwd=tmp_path) as up:
+        suite = command(everything, "conformance", "-a", up["http"], cwd=tmp_path)
+        with urllib.request.urlopen(up["ui"], timeout=PATIENCE) as page:  # noqa: S310
+            assert b"<html" in page.read()
+    assert suite.returncode == 0, suite.stderr
 
 
 def test_the_table_of_the_tools_is_that_of_their_entry_points() -> None:
