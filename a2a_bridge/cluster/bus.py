@@ -15,7 +15,7 @@ from typing import Protocol
 
 
 class Hint(Enum):
-    """What may have changed in the database."""
+    """A kind of change in the database."""
 
     MAIL = b"m"
     ORPHANS = b"o"

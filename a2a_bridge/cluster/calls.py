@@ -187,7 +187,10 @@ _LARGEST = 256 << 20
 
 
 class ReplicaDirectory:
-    """Which replicas are alive, as this process knows it. seconds: after which a silent one is given up."""
+    """Which replicas are alive, as this process knows it.
+
+    seconds: after which a silent replica is given up.
+    """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -526,7 +529,7 @@ class ReplicaServer:
             self._finish(served, call.context, *self._failure(internal_error()))
 
     def _finish(self, served: _Served, context: CallContext, head: dict[str, Any], body: bytes) -> None:
-        """The response is known. A later one is dropped: the caller has read the first."""
+        """The response is known. A later response is dropped: the caller has read the first."""
         if served.result is None:
             reply = {"reply": dict(context.reply), "aside": context.reply.side_channel}
             served.result = document(head | reply, body)

@@ -49,7 +49,7 @@ _BEATS = 4
 _BEYOND = 3.0
 #: seconds for the end of the thread
 _END = 5.0
-#: stripes of counters among which replicas begin to look for one of their own
+#: stripes of counters among which replicas begin to look for a stripe of their own
 _STRIPES = 16
 
 JOIN = "INSERT INTO replicas (id, beat) VALUES (%(me)s, 0) RETURNING id"
@@ -58,7 +58,7 @@ BEAT = """
     SELECT id, beat FROM replicas WHERE id <> %(me)s UNION ALL SELECT id, 0 FROM mine
 """
 BURY = "DELETE FROM replicas WHERE id = %(id)s AND beat = %(beat)s RETURNING id"
-#: ends what a dead replica has not committed: its locks would stay until the server notices
+#: ends the transaction of a dead replica: its locks would stay until the server notices
 END = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = %(session)s AND datname = current_database() AND pid <> pg_backend_pid()
@@ -140,7 +140,7 @@ class Membership:
                     await self._beat_now.wait()
 
     async def beat(self) -> None:
-        """One heartbeat, and a look at those of the others. Raises SessionError."""
+        """One heartbeat, and a look at the heartbeats of the others. Raises SessionError."""
         began = _now()
         rows = await self._session.run(BEAT, {"me": self.name}, min(SECONDS, self._lease / 2))
         others = {str(name): int(beat) for name, beat in rows if name != self.name}
@@ -307,7 +307,7 @@ class Cluster:
             self._tails.unfollow(task_id)
 
     def publish(self, commits: Iterable[Committed], *, deliveries: bool) -> None:
-        """Tells others what this replica has committed: changes of tasks, and new entries of the outbox."""
+        """Tells others the commits of this replica: changes of tasks, and new entries of the outbox."""
         if self._tails is not None:
             self._tails.publish(commits)
         if deliveries and not self._directory.alone:

@@ -1,10 +1,10 @@
 """A bus for a few replicas that have PostgreSQL only: messages are rows, and replicas look for them.
 
 Rules:
-1. A request is a row for its receiver, and so is the response. Whoever reads a row deletes it.
+1. A request is a row for its receiver, and so is the response. Its reader deletes it.
 2. A replica looks every 1.2 seconds, and sooner while it waits for a response or has got a request lately. A
    single replica does not look.
-3. There are no topics and no hints: what they would say is found by looking into the tables.
+3. There are no topics and no hints: replicas look into the tables instead.
 4. Rows of dead replicas are deleted by the others.
 """
 

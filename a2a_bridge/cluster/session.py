@@ -60,7 +60,7 @@ WRITER_LIMITS: Mapping[str, str] = {"statement_timeout": "0", "transaction_timeo
 #: of commands such as `db check`, which work on rows between their statements
 COMMAND_LIMITS: Mapping[str, str] = {"idle_in_transaction_session_timeout": "60s", **_SERVER_KEEPALIVE}
 
-#: sets what the server knows. %s: names, and values in the same order
+#: sets the limits that the server knows. %s: names, and values in the same order
 SET_LIMITS: LiteralString = """
     SELECT set_config(name, wanted.value, false)
     FROM unnest(CAST(%s AS text[]), CAST(%s AS text[])) AS wanted (name, value)

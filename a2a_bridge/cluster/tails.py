@@ -147,7 +147,7 @@ class Tails:
             followed.leave()
 
     def publish(self, commits: Iterable[Committed]) -> None:
-        """Sends what this replica has committed."""
+        """Sends the commits of this replica."""
         if self._followed:
             for commit in commits:
                 if commit.released and not commit.ended and commit.task_id in self._followed:
@@ -253,7 +253,7 @@ class Tails:
         return wanted
 
     async def _look(self, task_ids: Sequence[str]) -> bool:
-        """Looks tasks up; wakes the readers of those that have moved on."""
+        """Looks tasks up; wakes the readers of tasks that have moved on."""
         moved = []
         for task_id, position in (await self._store.positions(task_ids)).items():
             followed = self._followed.get(task_id)
@@ -286,7 +286,7 @@ class Tails:
             return not lacking
         all_told = await asyncio.gather(*(self._tell(holder, tasks) for holder, tasks in holders.items()))
         for told in all_told:
-            # What was committed before the holder knew.
+            # Finds events that were committed before the holder knew.
             await self._look([one for one in told if one in self._followed])
         return not lacking and all(all_told)
 

@@ -45,7 +45,7 @@ ExtendedCard = hub.AgentCard | Callable[[CallContext], hub.AgentCard | Awaitable
 
 _TEXT = ((str,), "text")
 _MODES = ((str,), 'a tuple of media types such as ("text/plain",)')
-#: the members of a card as arguments, and those that are sequences
+#: the members of a card as arguments; below: the members that are sequences
 _KINDS: Kinds = {
     "name": _TEXT,
     "description": _TEXT,
@@ -106,7 +106,8 @@ class Agent:
         input_modes: the media types of parts that are accepted, beside a whole card too, whose modes alone
         reject nothing because every card has some. Without any, all are, and a card made here says
         text/plain. security: schemes by name, of which a caller needs one. The card only describes them.
-        Raises TypeError for an executor without an `execute` of one argument, such as those of other SDKs.
+        Raises TypeError for an executor without an `execute` of one argument, such as executors of other
+        SDKs.
         """
         _require_executor(executor)
         given = {**locals(), "security": security or {}}
@@ -117,7 +118,7 @@ class Agent:
         self.executor = executor
         self.extended_card = extended_card
         self._function = function
-        #: media types of parts; a part of another one is rejected. Empty: all are accepted
+        #: media types of parts; a part of another type is rejected. Empty: all are accepted
         self.input_modes = frozenset(input_modes)
         if card is None:
             name = name or type(executor).__name__
@@ -239,7 +240,7 @@ def agent(
 
 
 def _require_executor(executor: Any) -> None:
-    """Raises TypeError for invalid executors, with advice for those of the official SDK."""
+    """Raises TypeError for invalid executors, with advice for executors of the official SDK."""
     execute = getattr(executor, "execute", None)
     name = type(executor).__name__
     if not callable(execute):
@@ -437,7 +438,7 @@ class Threads:
             room.release()
 
     async def _start(self, work: Callable[[Callable[..., None]], None], run: Run) -> None:
-        """Runs `work` in a thread, once one is free."""
+        """Runs `work` in a thread, once a thread is free."""
         loop = asyncio.get_running_loop()
         while self._running >= self._most:
             place: asyncio.Future[None] = loop.create_future()

@@ -1,5 +1,5 @@
-"""The engine: the eleven operations over an executor and a store. Its methods are those of
-`core.agent_api.METHODS`.
+"""The engine: the eleven operations over an executor and a store. Its methods have the names
+in `core.agent_api.METHODS`.
 
 Rules:
 1. A task that a caller may not see looks exactly like a task that does not exist.

@@ -81,7 +81,7 @@ class Run:
         request = self.request
         if not isinstance(request, hub.SendMessageRequest):
             return ""
-        # A slice is a list, whose iteration costs a third of that of protobuf's container.
+        # A slice is a list, whose iteration costs a third of the iteration of protobuf's container.
         return "".join([part.text for part in request.message.parts[:] if part.HasField("text")])
 
     @property
@@ -103,7 +103,7 @@ class Run:
 
     @property
     def history(self) -> Sequence[hub.Message]:
-        """The earlier messages of the task, the oldest first, and the one that began this run."""
+        """The earlier messages of the task, the oldest first, and the message that began this run."""
         return self.task.history if self.task is not None else (self.message,)
 
     async def wait_cancelled(self) -> None:
@@ -272,7 +272,7 @@ class ResumingExecutor(Protocol):
         process died may be missing. run.message: the newest message of the user, which may be unread if the
         task waits for input. run.context: has the tenant and the caller's name, and nothing else of the call.
 
-        It is called for tasks that are working or waiting for authentication, and for those with an unread
+        It is called for tasks that are working or waiting for authentication, and for tasks with an unread
         message.
         """
         ...

@@ -1,6 +1,6 @@
 """The service of an engine among other replicas: calls about tasks of other replicas are forwarded to them,
 or executed here once they are dead. This is the only place that forwards; it knows no single operation but
-that of a message.
+the sending of a message.
 
 Rules:
 1. The holder of a task's lease changes it. The engine raises NotOwnerError for a task of another replica;

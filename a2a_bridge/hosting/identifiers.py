@@ -13,7 +13,7 @@ import os
 import time
 
 _BATCH = 256
-#: of any byte one with the two bits that mark the variant of these ids, 10
+#: makes of each byte a byte that begins with 10, the bits that mark the variant of these ids
 _VARIANT = bytes(0x80 | byte & 0x3F for byte in range(256))
 
 #: the end of an id, with a separator; each # is a random digit

@@ -101,7 +101,7 @@ class LiveTask:
 
     @property
     def stored(self) -> int:
-        """The number of the last event that is durable here. A later one in the store is of a new owner."""
+        """The number of the last event that is durable here. A later event in the store is of a new owner."""
         return self._last if self.writer is None else self.writer.stored
 
     @property
@@ -408,7 +408,7 @@ class LiveTask:
     # ------------------------------------------------------------------ answers
 
     def add(self, send: PendingSend) -> None:
-        """A message was accepted. Forgets those that are answered."""
+        """A message was accepted. Forgets messages that are answered."""
         self._sends = (*[one for one in self._sends if not one.done], send) if self._sends else (send,)
         if send.wants is not Wants.OUTCOME and self.task is not None:
             self.settle(send)
@@ -425,7 +425,7 @@ class LiveTask:
     def settle(self, send: PendingSend) -> None:
         """Answers with the task as it is now, if the sender still waits.
 
-        One that has ended is the working copy itself, which cannot change any more.
+        A task that has ended is the working copy itself, which cannot change any more.
         """
         if send.decided or send.done:
             return
@@ -474,7 +474,7 @@ class LiveTask:
         self.give_up(error)
 
     def give_up(self, error: A2AError, *, only_queued: bool = False) -> None:
-        """Fails the senders whose answer is not certain. only_queued: those whose run has not begun."""
+        """Fails the senders whose answer is not certain. only_queued: senders whose run has not begun."""
         for send in self._sends:
             if send.decided and not self.lost:
                 continue  # the store brings its response

@@ -1,10 +1,11 @@
-"""What the function of a decorated agent takes: the run, the text of the message, or a value of the type of
-its parameter, which is read from the message's data part and whose JSON schema is in the card.
+"""The parameter of the function of a decorated agent: the run, the text of the message, or a value of the
+type of its parameter, which is read from the message's data part and whose JSON schema is in the card.
 
 Rules:
 1. Annotations decide, and without one the name `run`. Only the first positional parameter is passed.
-2. An annotation that is no text and no Run is a type for pydantic. One that cannot be read from JSON is
-   rejected when the agent is made, and so is one that cannot be resolved: it would be misread at each call.
+2. An annotation that is no text and no Run is a type for pydantic. A type that cannot be read from JSON is
+   rejected when the agent is made, and so is an annotation that cannot be resolved: it would be misread at
+   each call.
 3. A value that does not fit is INVALID_PARAMS naming the member, before anything of the agent runs.
 """
 
@@ -56,7 +57,7 @@ Arguments = tuple[Any, ...]
 
 
 class Takes(NamedTuple):
-    """What a function takes."""
+    """The parameters of a function."""
 
     #: its arguments for a run; raises A2AError INVALID_PARAMS
     arguments: Callable[[Run], Arguments]
@@ -160,7 +161,7 @@ def _resolve(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     """The annotation of a parameter as a type; `str` without one. Raises TypeError for unknown names."""
     if parameter.annotation is inspect.Parameter.empty:
         return str
-    # Only this annotation: names of others may be known to type checkers only.
+    # Only this annotation: names of other annotations may be known to type checkers only.
     holder = type("_", (), {"__annotations__": {"value": parameter.annotation}})
     names = getattr(inspect.unwrap(code_of(function)), "__globals__", {})
     try:

@@ -3,7 +3,7 @@
 Rules:
 1. All transitions are in TRANSITIONS; docs and tests read the same table.
 2. LOST and OVER are final for the executor: it never runs again in this process.
-3. A phase says what the task run does now. The state of the A2A task is independent of it (see
+3. A phase is the present work of the task run. The state of the A2A task is independent of it (see
    `core.lifecycle`).
 """
 
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """What a task run does at present. The values are for logs and error messages."""
+    """The present work of a task run. The values are for logs and error messages."""
 
     #: no run is active; the next message starts one
     IDLE = "idle"

@@ -125,7 +125,7 @@ class PushConfigs:
         self, request: hub.ListTaskPushNotificationConfigsRequest, context: CallContext, /
     ) -> hub.ListTaskPushNotificationConfigsResponse:
         """Spec 3.1.9. A page size of 0 means all; tokens are the id of the first config of the next page, so
-        that callers may delete those of a page before they read on.
+        that callers may delete the configs of a page before they read on.
         """
         self.require()
         if request.page_size < 0:

@@ -98,7 +98,7 @@ class EventReaders:
         return snapshot
 
     def end(self, error: A2AError) -> None:
-        """Ends all readers with an error, after the events so far; also those that calls begin later."""
+        """Ends all readers with an error, after the events so far; also readers that calls begin later."""
         self._error = error
         for task_id in list(self._tasks):
             self.store.end(task_id, error)
@@ -132,7 +132,7 @@ class EventReader:
     async def events(
         self, begun_before: BegunBefore | None, snapshot: TaskSnapshot | None = None, *, alone: bool = False
     ) -> Events:
-        """The following events, up to the one that ends the task or asks for input. Then it is closed.
+        """The following events, up to the event that ends the task or asks for input. Then it is closed.
 
         begun_before: for the message of the run that is followed, if any. snapshot: the task at the position
         of the reader, to be given first. alone: True if no event is to follow it.

@@ -23,12 +23,12 @@ from a2a_bridge.stores.ports import Scope, Store, Stored
 
 log = logging.getLogger("a2a_bridge.hosting")
 
-#: orphans per query, those that are read together, and those that are written together: other calls wait for
-#: these
+#: orphans per query, orphans that are read together, and orphans that are written together, for which other
+#: calls wait
 _PORTION, _READ, _WRITTEN = 2_000, 64, 4
-#: the time that other calls have after each of them, in that which it took, and the longest one in seconds
+#: the time for other calls after each step: a multiple of the time of the step, at most so many seconds
 _SHARE, _REST = 1.3, 0.05
-#: seconds that the other replicas have for theirs, before this one helps them
+#: seconds that the other replicas have for their orphans, before this replica helps them
 _OTHERS = 0.5
 #: seconds until the next attempt after a failure
 _AGAIN = 5.0
@@ -95,14 +95,14 @@ class Recovery:
 
     async def _round(self) -> bool:
         """Takes over all tasks without a live holder. Returns False after a failure."""
-        #: those that cannot be taken over, or that other processes were faster to take over
+        #: orphans that cannot be taken over, or that other processes were faster to take over
         left: set[str] = set()
         try:
             helps = False
             while orphans := await self._orphans(left):
                 mine = self._mine(orphans)
                 if not mine and not helps:
-                    # Those of other replicas, which are probably at it.
+                    # Orphans for other replicas, which are probably at work on them.
                     await asyncio.sleep(_OTHERS)
                     helps = True
                     continue
@@ -121,7 +121,7 @@ class Recovery:
         return True
 
     async def _take(self, tasks: list[tuple[Scope, str]]) -> set[str]:
-        """Takes over some tasks. Returns those that it could not, or need not."""
+        """Takes over some tasks. Returns the tasks that it could not, or need not take over."""
         loop = asyncio.get_running_loop()
         self._under_way = len(tasks)
         left: set[str] = set()
@@ -155,7 +155,7 @@ class Recovery:
         return [one for one in found if one[1] not in without]
 
     def _mine(self, orphans: list[tuple[Scope, str]]) -> list[tuple[Scope, str]]:
-        """Those that this replica takes over before the others do."""
+        """The orphans that this replica takes over before the others do."""
         remote = self._store.remote
         return orphans if remote is None else [one for one in orphans if remote.takes(one[1])]
 

@@ -90,7 +90,7 @@ class RunRegistry:
             raise too_many_tasks(options.tenant_tasks, _OF_TENANT)
         run = TaskRun(self._engine, scope, task_id, context_id, self._on_idle, self._relieve)
         if self._engine.options.idempotent_sends and self._engine.store.remote is not None:
-            # So the run is lost if this replica is declared dead: another one may take its message over.
+            # So the run is lost if this replica is declared dead: another replica may take its message over.
             run.live.claim()
         # Not by `_add`: this is on the path of each new task.
         tenant, owner = scope
@@ -155,7 +155,7 @@ class RunRegistry:
                 raise NotOwnerError(stored.holder, stored.task)
 
     async def _found(self, scope: Scope, task_id: str, known: Stored | None) -> TaskRun:
-        """The live run of a task, or a new one for a stored task. Raises TASK_NOT_FOUND, NotOwnerError."""
+        """The live run of a task, or a new run for a stored task. Raises TASK_NOT_FOUND, NotOwnerError."""
         run = self.get(scope, task_id)
         if run is not None and run.live.task is not None and not run.live.lost:
             return run

@@ -211,7 +211,7 @@ class Sending:
             task_run.resume_or_fail()
         finally:
             task_run.leave()
-        # What a resumed run does is no matter of the one who takes it over.
+        # The caller that takes a task over does not wait for its resumed run.
         if known is not None and task_run.producer is None:
             await task_run.flush()
         return not task_run.live.lost

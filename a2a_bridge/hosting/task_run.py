@@ -58,7 +58,7 @@ class TaskRun:
     _visits = 0
     #: messages that were admitted and are not queued yet
     _joining = 0
-    #: those of them that the history does not have yet
+    #: admitted messages that the history does not have yet
     _unwritten = 0
     #: True while a callback for the durability of all changes is registered
     _flushing = False
@@ -120,12 +120,12 @@ class TaskRun:
 
     @property
     def backlog(self) -> int:
-        """Messages that are queued or were admitted, without the one that can start at once."""
+        """Messages that are queued or were admitted, without the message that can start at once."""
         return len(self._queue) + self._joining - (self._producer is None)
 
     @property
     def messages(self) -> int:
-        """Messages in the task's history, with those that were admitted."""
+        """Messages in the task's history, with the messages that were admitted."""
         return self._unwritten + (0 if self.live.task is None else len(self.live.task.history))
 
     @property
@@ -186,7 +186,7 @@ class TaskRun:
         self._check_idle()
 
     async def ready(self) -> None:
-        """Returns when the task can take a message: one that was left at work is resumed or fails first.
+        """Returns when the task can take a message: a task that was left at work is resumed or fails first.
 
         Raises UNSUPPORTED_OPERATION for a task that has ended, A2AError UNAVAILABLE.
         """
@@ -201,8 +201,8 @@ class TaskRun:
     async def join(self, message: hub.Message, prepare: Callable[[], Awaitable[None]]) -> None:
         """Puts a further message into the history of the task (whose ids it is given), durably.
 
-        prepare: stores what has to precede it. The message counts against the limits from the first moment.
-        Raises UNSUPPORTED_OPERATION, A2AError UNAVAILABLE, and what `prepare` raises.
+        prepare: stores content that has to precede the message. It counts against the limits from the first
+        moment. Raises UNSUPPORTED_OPERATION, A2AError UNAVAILABLE, and the errors of `prepare`.
         """
         self._joining += 1
         try:
@@ -383,7 +383,7 @@ class TaskRun:
         """Cancels the task. Concurrent callers get the same response.
 
         Raises TASK_NOT_CANCELABLE if the task ends otherwise, UNAVAILABLE if another process works on it now,
-        and what the executor's `cancel` raises.
+        and the errors of the executor's `cancel`.
         """
         try:
             await asyncio.shield(self._ender or self._end(self._cancel(run)))
@@ -517,7 +517,7 @@ class TaskRun:
         self._rescue.add_done_callback(self._on_rescue)
 
     async def _answer_from_store(self) -> None:
-        """Answers the senders with what the new owner makes of the task. Raises A2AError."""
+        """Answers the senders with the result of the new owner of the task. Raises A2AError."""
         stored = await self._engine.store.get(self.scope, self.task_id)
         if stored is None:
             # Senders that have not seen a task may send their messages again.

@@ -48,9 +48,9 @@ class Group(NamedTuple):
     """What one call of the driver writes."""
 
     pending: Sequence[Pending]
-    #: who waits for the result of a change that is no task's
+    #: the waiters for the results of changes that belong to no task
     answers: Sequence[asyncio.Future[Any]]
-    #: of both, for the driver
+    #: the changes of tasks and the other changes, for the driver
     changes: Sequence[Any]
 
 
@@ -60,7 +60,7 @@ class GroupWriter:
     commit_delay: seconds that a change may wait for others if no caller waits for it. ack_timeout: seconds.
     memory: the account for the memory of tasks. me: returns the present name of this process. on_committed:
     called with the changes of tasks once they are durable, before their waiters are answered. on_lost: called
-    with the leases that others have.
+    with the ids of tasks whose leases other processes have.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class GroupWriter:
         self._on_lost = on_lost
         self._delay = commit_delay
         self._dirty: list[TaskLease] = []
-        #: changes that are no task's, by who waits for the result, in the order of their arrival. A caller
-        #: that stops waiting removes its own
+        #: changes that belong to no task, by the waiter for the result, in the order of their arrival. A
+        #: caller that stops waiting removes its change
         self._jobs: dict[asyncio.Future[Any], Any] = {}
         self._group: Group | None = None
         self._writing: asyncio.Task[None] | None = None
@@ -122,7 +122,7 @@ class GroupWriter:
         push: bool,
         opened: Stored | None = None,
     ) -> TaskLease:
-        """The lease on a task: a new one, or one that this process has in the database.
+        """The lease on a task: a new lease, or a lease that this process has in the database.
 
         Lost at once if there is already one here.
         """
@@ -135,7 +135,7 @@ class GroupWriter:
         return lease
 
     async def write(self, change: Any, /) -> Any:
-        """Writes a change that is no task's with the next group, and returns its result once that is durable.
+        """Writes a change that belongs to no task with the next group, and returns its durable result.
 
         Raises the exception that is its result, and UNAVAILABLE.
         """
@@ -444,6 +444,6 @@ class RecordedSends:
 
 
 def send_key(scope: Scope, message_id: str, row: SentRow) -> tuple[str, ...]:
-    """What the checksum of a row covers beside the response."""
+    """The texts that the checksum of a row covers beside the response."""
     texts = scope.tenant, scope.owner, message_id
     return (*map(storable, texts), row.digest.hex(), storable(row.task_id))

@@ -1,4 +1,4 @@
-"""The lease on one task: buffers its events, and decides what the next group writes. `groups` writes them.
+"""The lease on one task: buffers its events, and makes the change that the next group writes (`groups`).
 
 Rules:
 1. Events are buffered as messages, for the readers, and serialized, for the log. The working copy is
@@ -98,14 +98,14 @@ class CommitQueue(Protocol):
 
 
 def place_of(task: hub.Task) -> Place:
-    """What a task is listed by."""
+    """The values by which a task is listed."""
     stamp = task.status.timestamp
     nanoseconds = stamp.seconds * 1_000_000_000 + stamp.nanos
     return Place(task.context_id, task.status.state, min(max(nanoseconds, EARLIEST), LATEST))
 
 
 def body_key(scope: Scope, task_id: str) -> tuple[str, ...]:
-    """What the checksum of a body covers beside it."""
+    """The texts that the checksum of a body covers beside it."""
     return storable(scope.tenant), storable(scope.owner), storable(task_id)
 
 
@@ -169,7 +169,7 @@ class TaskLease:
         #: the version before a write that only released the lease; else -1
         self.released_version = -1
         self._place: Place | None = None
-        #: what the checksum of the body covers beside it
+        #: the texts that the checksum of the body covers beside it
         self._key: tuple[str, ...] | None = None
         #: approximate bytes of the working copy; and all bytes that this lease has in the memory account
         self._task_bytes = self._counted = 0
@@ -188,7 +188,7 @@ class TaskLease:
         self._data: list[bytes] = []
         self._amended = opened is None
         self.lost = self._loss_reported = self._released = self._ended = False
-        #: the number of changes, and the number of durable ones
+        #: the number of changes, and the number of durable changes
         self._submitted = self._synced = 0
         self._waiters: list[tuple[int, float, Synced]] = []
         self.on_lost = on_lost

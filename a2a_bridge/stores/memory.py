@@ -2,7 +2,7 @@
 
 Rules:
 1. Changes count as durable at once, so nothing is pending and nothing waits.
-2. A task is serialized when its lease is released or it ends; a large one in a worker. Until then the store
+2. A task is serialized when its lease is released or it ends; a large task in a worker. Until then the store
    shares the working copy.
 3. Memory is bounded: the number of tasks, the window of each event log, and the number and bytes of the logs
    without writers and readers.
@@ -44,8 +44,8 @@ class MemoryStore:
     """Implements Store.
 
     most: maximum number of tasks over all scopes. Beyond that the task that ended first is evicted; if none
-    has ended, new ones are rejected with RESOURCE_EXHAUSTED. page_key: see PageTokens. window, window_bytes:
-    what the log of a task keeps. stall: seconds that a writer waits for its slowest reader. kept_logs,
+    has ended, new tasks are rejected with RESOURCE_EXHAUSTED. page_key: see PageTokens. window, window_bytes:
+    events that the log of a task keeps. stall: seconds that a writer waits for its slowest reader. kept_logs,
     kept_bytes: bounds of the events of tasks without writers and readers, over all of them. max_memory: bytes
     of all tasks and events together; 0 for no limit. Above it the events of tasks without writers and readers
     are evicted first, then the tasks that ended first.
@@ -332,7 +332,7 @@ class MemoryWriter:
         size = len(event.SerializeToString())  # ByteSize costs more
         log.append(event, size)
         if size > log.rules.size and not log.readers:
-            log.drop(len(log.events))  # nobody waits for it, and it is larger than what is kept
+            log.drop(len(log.events))  # nobody waits for it, and it is larger than the logs that are kept
         self.last = entry.last = log.last
         self.crowded = log.crowded
         entry.size += size

@@ -264,7 +264,7 @@ class MemoryOutbox:
             )
             items.insert(place, item)
             self._size += 1
-            # Otherwise its turn comes after the one that is being delivered.
+            # Otherwise its turn comes after the notification that is being delivered.
             if not self._lines.is_out(item.line):
                 self._lines.put(item.line, self._target(item.line))
         if wanted:
@@ -306,7 +306,7 @@ class MemoryOutbox:
             self._lines.put(line, self._target(line))
 
     def _remove(self, delivery: Delivery) -> _Item | None:
-        """Removes a notification from its queue, and makes the next one of the queue due."""
+        """Removes a notification from its queue, and makes the next notification of the queue due."""
         line = _line_of(delivery)
         items = self._waits.get(line) if self._lines.take_back(line, delivery.number) else None
         if items is None:

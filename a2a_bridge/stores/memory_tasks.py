@@ -76,7 +76,7 @@ class TaskTable:
     """The tasks of one scope in the order of (time, id), as of the last listing.
 
     A listing first moves the tasks whose status has changed since. A status is nearly always newer than all
-    before it, so appending keeps the order; otherwise the table is sorted.
+    statuses before it, so appending keeps the order; otherwise the table is sorted.
     """
 
     __slots__ = ("_entries", "_newest", "moved")
@@ -84,7 +84,7 @@ class TaskTable:
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
         self._newest = (0, "")
-        #: new tasks and those with a new status since the last listing, in the order of these changes
+        #: new tasks and tasks with a new status since the last listing, in the order of these changes
         self.moved: dict[str, Entry] = {}
 
     def remove(self, task_id: str) -> bool:
@@ -114,7 +114,7 @@ class TaskTable:
         """Implements `Store.list`."""
         self._put_in_order()
         after = tokens.after(scope, query)
-        # The most frequent query, and the only one that need not check every task.
+        # The most frequent query, and the only query that need not check every task.
         unfiltered = not query.context_id and not query.state and query.since is None
         page = TaskPageFiller(artifacts=query.artifacts, history_length=query.history_length)
         last: Entry | None = None
@@ -231,8 +231,8 @@ class MemoryLog(EventLog[hub.StreamResponse]):
 class MemorySends:
     """Implements SendRegister.
 
-    memory: the account; None for one of its own. most: messages that are remembered; beyond that, and when
-    memory is short, the oldest are evicted.
+    memory: the account; None for an account of its own. most: messages that are remembered; beyond that, and
+    when memory is short, the oldest are evicted.
     """
 
     def __init__(self, memory: MemoryAccount | None = None, most: int = 100_000) -> None:

@@ -262,7 +262,7 @@ class Remote(Protocol):
         ...
 
     def takes(self, task_id: str, /) -> bool:
-        """True if this replica is the one to take over an orphaned task first. Another one may do so, too."""
+        """True if this replica takes over an orphaned task first. Another replica may do so, too."""
         ...
 
     async def stop(self) -> None:
@@ -271,7 +271,7 @@ class Remote(Protocol):
 
 
 class WriteTotals(NamedTuple):
-    """What a store has written since it was opened."""
+    """The writes of a store since it was opened."""
 
     #: transactions
     commits: int
@@ -342,7 +342,7 @@ class Store(Protocol):
         ...
 
     async def get_many(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[Stored | None]:
-        """The same for each of several tasks. None also for one that cannot be read."""
+        """The same for each of several tasks. None also for a task that cannot be read."""
         ...
 
     async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:
@@ -359,7 +359,7 @@ class Store(Protocol):
     def subscribe(self, task_id: str, after: int, /) -> Subscription:
         """Reads the events after a number, the existing ones first. The task need not exist yet.
 
-        The engine has checked that the caller may see it. One that another replica has deleted is a gap.
+        The engine has checked that the caller may see it. A task that another replica has deleted is a gap.
         """
         ...
 
@@ -368,7 +368,7 @@ class Store(Protocol):
         ...
 
     async def orphans(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
-        """Tasks whose holder is dead, the one with the newest status first."""
+        """Tasks whose holder is dead, the task with the newest status first."""
         ...
 
     def on_orphans(self, callback: Callable[[], None], /) -> None:

@@ -2,8 +2,8 @@
 
 Rules:
 1. Readers get durable events only.
-2. A log holds the newest durable events of a task with readers here, at most a window of those that some have
-   not read. Readers further behind read from the records, and no reader waits for another.
+2. A log holds the newest durable events of a task with readers here, at most a window of the events that some
+   readers have not read. Readers further behind read from the records, and no reader waits for another.
 3. Events of other processes are in a log if they follow it without a jump. Otherwise, and when a change by
    another process is known, the readers read from the records.
 4. While the store does not work, no reader gets an event. After the time for which callers wait for a write,
@@ -165,7 +165,7 @@ class _StoredLog(EventLog[hub.StreamResponse]):
     def extend(
         self, after: int, events: Sequence[hub.StreamResponse], data: Sequence[bytes], *, ended: bool
     ) -> None:
-        """Adds the durable events after a number, without those that the log knows already."""
+        """Adds the durable events after a number, without events that the log knows already."""
         known = self.last - after
         if known > 0:  # a look at the records was faster than the report of their commit
             events, data = events[known:], data[known:]

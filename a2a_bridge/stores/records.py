@@ -1,10 +1,10 @@
-"""What a database has to do for a store: read and write rows. `StoreBase` is the store above it.
+"""The work of a database for a store: read and write rows. `StoreBase` is the store above it.
 
 Rules:
 1. A driver knows rows: texts, numbers and bytes. It never parses a body, a segment or a response, and it
    decides nothing: leases, groups of writes, retries, readers, checksums and page tokens are the engine's.
 2. `write` gets all changes of a group, and is called again only after it has returned or raised. Each change
-   is stored whole or not at all; those that are stored are durable when it returns. If it raises, nothing
+   is stored whole or not at all; stored changes are durable when it returns. If it raises, nothing
    counts as stored, and it is called again with the same sequence until it succeeds.
 3. A task is its body plus the events after `applied`, in order. A change without a body leaves the body as it
    is. Segments are never changed.
@@ -12,12 +12,12 @@ Rules:
 5. Push configs and the outbox are no rows of this protocol: `StoreBase` keeps them in memory, unless it is
    given others, which write with the same groups (`sql/push.py`). The store in memory is no driver: with
    one caller at a time, rows and groups in a dict cost 1.4 times the CPU per task, and 2.7 times per event.
-6. A driver for one process says `""` for each holder that it reads: nobody else holds anything. One for
-   several processes names the live one.
-7. With several processes, one that was declared dead must not begin with a task: others may have executed the
-   call for which it does so. A change that creates a task (version 1), or only acquires its lease (a holder,
-   neither segments nor body), is a CONFLICT if `by` is dead.
-8. With several processes, one that is suspended may hold the lock of a row. A change that `acquires` a task
+6. A driver for one process says `""` for each holder that it reads: nobody else holds anything. A driver
+   for several processes names the live holder.
+7. With several processes, a process that was declared dead must not begin with a task: others may have
+   executed the call for which it does so. A change that creates a task (version 1), or only acquires its
+   lease (a holder, neither segments nor body), is a CONFLICT if `by` is dead.
+8. With several processes, a suspended process may hold the lock of a row. A change that `acquires` a task
    does not wait for it: it is a CONFLICT. Any other change waits for a limited time.
 """
 
@@ -35,7 +35,7 @@ EARLIEST, LATEST = -(2**63), 2**63 - 1
 
 
 class Place(NamedTuple):
-    """What a task is listed and counted by."""
+    """The values by which a task is listed and counted."""
 
     context: str
     state: int
@@ -79,9 +79,9 @@ class TaskChange(NamedTuple):
     """
 
     row: TaskRow
-    #: the events that follow those in the database
+    #: the events that follow the events in the database
     segments: Sequence[Segment]
-    #: what the task was listed by until now; None for a new task
+    #: the values by which the task was listed until now; None for a new task
     before: Place | None
     #: the same events one by one, serialized: for the outbox, and for readers elsewhere
     events: Sequence[bytes] = ()
@@ -94,7 +94,7 @@ class TaskChange(NamedTuple):
 
 
 class SentRow(NamedTuple):
-    """What became of a message."""
+    """The result of a message."""
 
     digest: bytes
     task_id: str
@@ -138,7 +138,7 @@ class Found(NamedTuple):
 
 
 class Expiry(NamedTuple):
-    """What may be deleted: everything that was written longer ago than so many seconds.
+    """The data that may be deleted: everything that was written longer ago than so many seconds.
 
     A driver measures with the clock that its rows have. Processes on several machines have several clocks.
     """
@@ -189,7 +189,7 @@ class Records(Protocol):
         ...
 
     async def read_sent(self, scope: Scope, message_id: str, /) -> SentRow | None:
-        """What is stored for a message; None if nothing is."""
+        """The row of a message; None if there is none."""
         ...
 
     async def write(self, changes: Sequence[Any], /) -> Sequence[Any]:
@@ -201,7 +201,7 @@ class Records(Protocol):
         ...
 
     async def delete_expired(self, expiry: Expiry, write: Callable[[Any], Awaitable[Any]], /) -> None:
-        """Deletes what is no longer kept. Called now and then, also while a group is written.
+        """Deletes expired data. Called now and then, also while a group is written.
 
         write: writes a change of the driver's own with the next group and returns its result, for drivers
         that delete in portions between other writes.
@@ -238,7 +238,7 @@ class SharedRecords(Records, Protocol):
         ...
 
     def unfollow(self, task_id: str, /) -> None:
-        """It has none any more."""
+        """A task has no readers here any more."""
         ...
 
 

@@ -86,7 +86,7 @@ class StoreBase:
     """Implements Store on the rows of a driver. Use it in one event loop, and close it there.
 
     page_key: the secret of page tokens; the same for all processes on one database, and after a restart. A
-    random one by default. push_configs, outbox: those of the driver; both or none.
+    random one by default. push_configs, outbox: parts of the driver; both or none.
     """
 
     durable = True
@@ -210,7 +210,7 @@ class StoreBase:
         await self.writer.wait_settled()
 
     async def delete_expired(self, expiry: Expiry, /) -> None:
-        """Deletes what is no longer kept. Raises UNAVAILABLE if the store does not work."""
+        """Deletes expired data. Raises UNAVAILABLE if the store does not work."""
         await self._read(self.records.delete_expired(expiry, self.writer.write))
 
     async def close(self) -> None:
@@ -337,7 +337,7 @@ class StoreBase:
             raise unavailable() from error
 
     async def _settle(self, scope: Scope, task_id: str) -> None:
-        """Waits for what this process writes of a task, unless the store does not work."""
+        """Waits for the writes of this process to a task, unless the store does not work."""
         lease = self.writer.leases.get(task_id)
         if lease is not None and lease.scope == scope and lease.pending and self.writer.rejection() is None:
             await lease.wait_settled()
@@ -389,7 +389,7 @@ class StoreBase:
 
 
 class _Filling:
-    """A page of a list, in the making. query: what is still wanted. end: the position after it."""
+    """A page of a list, in the making. query: for the tasks that are missing. end: the position after it."""
 
     def __init__(self, scope: Scope, query: TaskQuery, after: tuple[int, str] | None) -> None:
         self.page = TaskPageFiller(artifacts=query.artifacts, history_length=query.history_length)
@@ -442,7 +442,7 @@ def _fold(scope: Scope, task_id: str, row: TaskRow) -> hub.Task:
 
 
 def _parse_stored(tasks: Sequence[tuple[Scope, str]], rows: Sequence[TaskRow | None]) -> list[Stored | None]:
-    """The tasks of these rows; None for those that are missing or damaged."""
+    """The tasks of these rows; None for tasks that are missing or damaged."""
     found: list[Stored | None] = []
     for (scope, task_id), row in zip(tasks, rows, strict=False):
         stored = None
@@ -469,7 +469,7 @@ class Janitor:
         self._task: asyncio.Task[None] | None = None
 
     async def round(self) -> None:
-        """Deletes what has expired. Raises UNAVAILABLE if the store does not work."""
+        """Deletes expired data. Raises UNAVAILABLE if the store does not work."""
         options = self._options
         await self._delete(Expiry(options.sends_kept, options.events_kept, options.tasks_kept))
 

@@ -6,7 +6,7 @@ Rules:
 2. Waiting callers are informed in time: deadlines, dead peers, refused connections, drained hosts.
 3. Callers are isolated: a slow reader costs bounded memory, a fast producer does not starve others.
 4. Internal details of a service stay inside: defects reach the log, not the wire.
-5. What the host is told about access is done: callers are identified, and nothing is sent without TLS.
+5. The options of the host about access are obeyed: callers are identified, and nothing is sent without TLS.
 """
 
 from __future__ import annotations

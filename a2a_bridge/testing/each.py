@@ -18,7 +18,7 @@ _FAILURES = (Exception, pytest.fail.Exception)
 
 
 def each(names: str | Iterable[str], rows: Iterable[Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Calls a test with each row. Fails after the last one with all failures, each with its row as a note.
+    """Calls a test with each row. Fails after the last row with all failures, each with its row as a note.
 
     names: of the parameters, or one text with commas between them. rows: values, tuples of values for
     several names, or objects of `pytest.param` with an id and without marks.

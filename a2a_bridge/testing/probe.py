@@ -91,7 +91,7 @@ def answering(answer: Any) -> OnUnary:
 
 
 def yielding(*events: Any) -> OnStream:
-    """Yields `events`; one that is an exception is raised."""
+    """Yields `events`; an exception among them is raised."""
 
     async def on_stream(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
         for event in events:

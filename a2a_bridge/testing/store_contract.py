@@ -72,7 +72,7 @@ class DriverContract(OpensStores):
             assert read.checksum is not None
 
     async def _scene(self, store: Store) -> None:
-        """An ended task in two scopes, one that rests, one that is held, and a message."""
+        """An ended task in two scopes, a task that rests, a task that is held, and a message."""
         for scope, task_id in ((HERE, "ended"), (ELSEWHERE[0], "theirs")):
             author = Author(store, scope).begin(task_id)
             author.chunk("x")
@@ -88,7 +88,7 @@ class DriverContract(OpensStores):
         assert await store.sends.reserve(HERE, "m", b"1", "held") is None
 
     async def _delete(self, store: Store, *expired: str) -> None:
-        """Deletes everything of these kinds, and of the others what is an hour old."""
+        """Deletes everything of these kinds, and data of the other kinds that is an hour old."""
         ages = [-_HOUR if name in expired else _HOUR for name in ("sends", "events", "tasks")]
         await _base(store).delete_expired(Expiry(*ages))
 
@@ -164,7 +164,7 @@ class StoreContract(
 class DurableStoreContract(StoreContract):
     """Also the guarantees after the death of the process. Subclass it with `opened` and `survivor`."""
 
-    #: False for a store whose push configs and notifications end with the process, as those of StoreBase do
+    #: False for a store whose push configs and notifications end with the process, as they do with StoreBase
     #: unless it is given others
     keeps_push = True
 

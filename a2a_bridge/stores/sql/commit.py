@@ -58,7 +58,7 @@ _SESSION = text("SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_
 _END = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = :process AND backend_start = :began"
 )
-#: the server was replaced by one that has not replicated that far
+#: the server was replaced by a server that has not replicated that far
 _OUTCOME = text(
     f"SELECT CASE WHEN CAST(:number AS xid8) < {_NUMBER}"
     " THEN pg_xact_status(CAST(:number AS xid8)) ELSE 'aborted' END"
@@ -226,7 +226,7 @@ class Committer:
         return True
 
     def _skip_locked(self, connection: Connection, group: SqlGroup) -> None:
-        """Locks the tasks that other sessions may have locked. Those that are count as lost (rule 5)."""
+        """Locks the tasks that other sessions may have locked. Locked tasks count as lost (rule 5)."""
         asked = [one for one in group.changes if one.row.version > 1 and (one.acquires or not group.patient)]
         if not asked:
             return
@@ -419,7 +419,7 @@ def _count(change: TaskChange) -> Counted:
 
 
 class _Written(NamedTuple):
-    """What a change has to fit to."""
+    """The state of the database that a change has to fit to."""
 
     version: int
     holder: str
@@ -430,7 +430,7 @@ _NONE = _Written(0, "", None)
 
 
 def _fits(row: TaskRow, written: _Written) -> bool:
-    """True if a change follows what the database has."""
+    """True if a change follows the state of the database."""
     scope = storable(row.scope.tenant), storable(row.scope.owner)
     return written.version == row.version - 1 and written.scope in (None, scope)
 
@@ -448,7 +448,7 @@ def _begins(change: TaskChange) -> bool:
 def _written(
     connection: Connection, changes: Sequence[TaskChange], *, lock: bool = False
 ) -> dict[str, _Written]:
-    """Those of the tasks that exist. lock: locks them, without those that other sessions have locked."""
+    """The state of each changed task that exists. lock: locks them, but for rows locked by other sessions."""
     ids = {storable(change.row.task_id): change.row.task_id for change in changes}
     stored_ids = list(ids)
     found: dict[str, _Written] = {}

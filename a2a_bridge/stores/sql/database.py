@@ -2,8 +2,8 @@
 
 Rules:
 1. SQLite: write-ahead log, and every commit is on the disk when it returns (synchronous=FULL).
-2. Errors of the database are those for which `is_database_error` is true; callers get UNAVAILABLE, the log
-   gets the cause. Anything else is a defect here.
+2. Errors of the database are the errors for which `is_database_error` is true; callers get UNAVAILABLE, the
+   log gets the cause. Anything else is a defect here.
 3. No text of the database, and nothing of its URL, reaches a caller.
 4. After `anchor`, a connection neither creates the SQLite file nor opens another file at its path: SQLite
    would begin a new database there and destroy the log of the open one, and with it acknowledged commits.
@@ -191,7 +191,7 @@ class Database:
             except DBAPIError as error:
                 if not (error.connection_invalidated or _is_ended(error)):
                     raise
-                # The server had closed the idle connection: a new one is used.
+                # The server had closed the idle connection: a new connection is used.
                 return self._read_once(work, snapshot)
         except Exception as error:
             if not is_database_error(error):

@@ -39,11 +39,11 @@ from a2a_bridge.stores.sql.tasks import Counted
 log = logging.getLogger("a2a_bridge.store")
 
 
-#: seconds by which the clock of a replica may differ from that of the server
+#: seconds by which the clock of a replica may differ from the clock of the server
 _DIFFERENCE = 60.0
 #: seconds of a jump
 _JUMP = 24 * 3600.0
-#: one of so many rows is deleted at a time after a jump
+#: after a jump, at most one row of so many is deleted at a time
 SHARE = 20
 #: the row of `settings` that exists while a jump may be wrong
 _JUMPED = "clock_jumped"
@@ -120,7 +120,7 @@ def _forget(connection: Connection) -> None:
 
 
 class Expirer:
-    """Deletes what has expired in one database. count: updates the counters of deleted tasks."""
+    """Deletes expired data of one database. count: updates the counters of deleted tasks."""
 
     def __init__(self, database: Database, count: Count) -> None:
         self._database = database

@@ -184,7 +184,7 @@ class FileWatch:
 
     def _misplaced(self) -> str:
         for path, known in self._known.items():
-            # SQLite itself creates a new one in place of a deleted one, so the two cases look alike.
+            # SQLite itself creates a new file in place of a deleted file, so the two cases look alike.
             gone = f"{path} was deleted or replaced while it was in use"
             try:
                 found = path.stat()

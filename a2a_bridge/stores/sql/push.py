@@ -3,16 +3,16 @@
 Rules:
 1. One replica delivers for a config at a time. `push_configs.holder` is * if notifications wait for any
    replica, else the delivering replica. Claims of dead replicas are open to all.
-2. Delays are measured on this process's monotonic clock. The times in the rows are those of the database
-   (`present`). They matter only to a replica that claims a config of another one, and such a delay is never
-   longer than LONGEST.
-3. No locks beyond those of a statement. A notification that another replica adds while its config is being
-   released may find it without a holder: released configs are looked at soon after, once more later, and in a
-   full search now and then. That search also deletes notifications that were added while their config was
-   being deleted.
-4. `_lines` contains what this replica has claimed. A claim whose result was lost is missing there; the next
-   claim finds it again.
-5. A result of a delivery always changes the row of its notification, but makes the next one of its config due
+2. Delays are measured on this process's monotonic clock. The times in the rows are times of the
+   database (`present`). They matter only to a replica that claims a config of another one, and such a delay
+   is never longer than LONGEST.
+3. No locks beyond the locks of a statement. A notification that another replica adds while its config is
+   being released may find it without a holder: released configs are looked at soon after, once more later,
+   and in a full search now and then. That search also deletes notifications that were added while their
+   config was being deleted.
+4. `_lines` contains the configs that this replica has claimed. A claim whose result was lost is missing
+   there; the next claim finds it again.
+5. A result of a delivery always changes the row of its notification, but makes the next of its config due
    only if this replica still counts it as being delivered: results may come twice, or after another claim.
 """
 
@@ -86,7 +86,7 @@ def post_events(connection: Connection, changes: Sequence[TaskChange], *, skip_l
 def _mark_claimable(connection: Connection, which: ColumnElement[bool], *, skip_locked: bool = False) -> None:
     """Offers configs to all replicas.
 
-    skip_locked: not those that another transaction is changing.
+    skip_locked: leaves out configs that another transaction is changing.
     """
     if connection.dialect.name != "sqlite":
         # In the common locking order: several replicas may do this at once.
@@ -117,7 +117,7 @@ def _row(task_id: str, config_id: str, sequence: int, event: bytes) -> dict[str,
 
 
 def event_key(task_id: str, config_id: str, sequence: int) -> tuple[str, ...]:
-    """What identifies a notification in its checksum. The scope is covered by that of its config."""
+    """The key of a notification in its checksum. The checksum of its config covers the scope."""
     return config_id, str(sequence), task_id
 
 
@@ -303,7 +303,7 @@ class SqlOutbox:
                 lines, heads = await self._writer.write(lambda connection: self._take_over(connection, me))
                 self._claim_uncertain = False
                 for line, url, seconds in heads:
-                    # One that waits here was released meanwhile: only its row has the right time.
+                    # A config that waits here was released meanwhile: only its row has the right time.
                     if not self._lines.is_out(line):
                         self._lines.put(line, target_of(url), seconds)
                 for line in set(lines) - {head.line for head in heads}:
@@ -321,7 +321,7 @@ class SqlOutbox:
             self._sweep_at = self._now() + SWEEP
 
     def _take_over(self, connection: Connection, me: str) -> tuple[list[Line], list[_Head]]:
-        """Claims configs, and releases those without a notification again. Returns all, and the first
+        """Claims configs, and releases configs without a notification again. Returns all, and the first
         notifications.
         """
         # The caller may have left before the commit, and the claim may run again although it was committed:
@@ -419,7 +419,7 @@ class SqlOutbox:
             return _let_go(connection, lines, me)
 
         left = await self._writer.write(work)
-        # Those that no longer are being delivered (rule 5).
+        # Notifications that are no longer being delivered (rule 5).
         given = zip(lines, deliveries, strict=True)
         self._go_on([line for line, one in given if self._lines.take_back(line, one.number)], left)
 
@@ -513,7 +513,7 @@ def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[An
 
 
 def _let_go(connection: Connection, lines: Sequence[Line], me: str) -> set[Line]:
-    """Releases those of the configs that have no notifications. One that is added now is looked for later
+    """Releases the configs that have no notifications. A notification that is added now is looked for later
     (rule 3). Returns the configs that stay claimed.
     """
     waits = exists().where(_O.task == _C.task, _O.config == _C.id, ~_O.dead)
@@ -570,7 +570,7 @@ def retry(connection: Connection, numbers: Sequence[int] | None) -> list[int]:
     connection.execute(update(outbox).where(which).values(dead=False, attempts=0, due=0.0))
     lines = list({(task_id, config_id) for _, task_id, config_id in found})
     for at in range(0, len(lines), _CLAIM):
-        # Also those that a replica has: it may be delaying a later notification, and then finds this one.
+        # Also configs that a replica has: it may be delaying a later notification, and then finds this one.
         _mark_claimable(connection, _among(lines[at : at + _CLAIM]))
     return [number for number, _, _ in found]
 

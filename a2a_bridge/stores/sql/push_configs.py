@@ -65,7 +65,7 @@ class Releases:
 
     @property
     def next_look(self) -> float:
-        """When the next first look is due; a second one may be late."""
+        """When the next first look is due; a second look may be late."""
         return self._first[0][0] if self._first else float("inf")
 
     def take(self) -> list[Line]:

@@ -109,7 +109,7 @@ class SqlRecords:
     # ------------------------------------------------------------------ writing
 
     async def write(self, changes: Sequence[Any], /) -> Sequence[Any]:
-        """Also takes a SqlJob, whose result is that of its work."""
+        """Also takes a SqlJob; its result is the result of its work."""
         last = self._last
         group = last.group if last is not None and last.changes is changes else _group(changes, self._me())
         loop = asyncio.get_running_loop()
@@ -142,8 +142,8 @@ class SqlRecords:
             try:
                 self.committer.perform(writing.group)
             except Exception as caught:  # noqa: BLE001  the engine logs it
-                # A new one for an outage: its traceback would keep the cursors of the broken connection, and
-                # with them the lock of SQLite.
+                # A new error for an outage: its traceback would keep the cursors of the broken connection,
+                # and with them the lock of SQLite.
                 error = OSError(cause(caught)) if is_database_error(caught) else caught
             writing.loop.call_soon_threadsafe(_finish, writing.done, error)
             del writing, error  # until the next group these may be the only references to their content
@@ -204,7 +204,7 @@ def _group(changes: Sequence[Any], me: str) -> SqlGroup:
 
 
 def _commit(change: TaskChange, *, lost: bool = False) -> Committed:
-    """What others have to know of a change. lost: True if it was not stored."""
+    """The part of a change that others have to know. lost: True if it was not stored."""
     row = change.row
     events = () if lost else change.events
     first = row.last - len(events) + 1

@@ -159,7 +159,7 @@ async def open_sql_store(address: str, options: StoreOptions) -> AsyncIterator[S
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[None]:
-    """Locks a SQLite file against other processes. Raises StoreOpenError if one has the lock."""
+    """Locks a SQLite file against other processes. Raises StoreOpenError if another process has the lock."""
     # A missing folder is a mistyped path, or a disk that is not mounted; so it is not created.
     if not path.parent.is_dir():
         raise StoreOpenError(

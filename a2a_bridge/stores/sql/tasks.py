@@ -134,7 +134,7 @@ _WHOLE = (
     .outerjoin_from(tasks, bodies, bodies.c.task == tasks.c.id)
     .outerjoin(replicas, replicas.c.id == tasks.c.holder)
 )
-# Made once: that takes longer than the database needs for one of them.
+# Made once: to make a query takes longer than its execution.
 _ONE = _WHOLE.where(tasks.c.id == bindparam("task"))
 _SOME = _WHOLE.where(tasks.c.id.in_(bindparam("ids", expanding=True)))
 _SEGMENT = (segments.c.first, segments.c.last, segments.c.data, segments.c.checksum)
@@ -151,7 +151,7 @@ def task_rows(connection: Connection, wanted: Sequence[tuple[Scope, str]], me: s
     query, values = (_ONE, {"task": ids[0]}) if alone else (_SOME, {"ids": ids})
     rows = connection.execute(query, values).all()
     tails = _tails(connection, rows)
-    # One that is asked for alone is taken as that: a damaged index may have led to another row.
+    # A task that is asked for alone is taken as the answer: a damaged index may have led to another row.
     by_id = {ids[0] if alone else row.id: row for row in rows}
     found: list[TaskRow | None] = []
     for (scope, task_id), stored_id in zip(wanted, ids, strict=False):
@@ -255,7 +255,7 @@ def positions(connection: Connection, task_ids: Sequence[str]) -> dict[str, clus
 
 
 def _of_a_page(connection: Connection, ids: Sequence[str]) -> list[str]:
-    """The tasks whose bodies fill a page, so that few more are read than one page holds."""
+    """The tasks whose bodies fill a page, so that few more bodies are read than a page holds."""
     # Neither database reads large values for their length.
     query = select(bodies.c.task, func.length(bodies.c.data).label("length")).where(bodies.c.task.in_(ids))
     sizes = {row.task: row.length for row in connection.execute(query)} if ids else {}
