@@ -47,7 +47,7 @@ from a2a_bridge.stores.ports import (
     WriteTotals,
     unavailable,
 )
-from a2a_bridge.stores.readers import StoredLogs
+from a2a_bridge.stores.readers import StoredLogs, TerminalTaskCache
 from a2a_bridge.stores.records import (
     Expiry,
     Position,
@@ -58,7 +58,6 @@ from a2a_bridge.stores.records import (
     TaskRow,
 )
 from a2a_bridge.stores.row_format import DamagedError, Segment, parse_checked, unpack
-from a2a_bridge.stores.terminal_cache import TerminalTaskCache
 
 log = logging.getLogger("a2a_bridge.store")
 

@@ -12,10 +12,10 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import StoreOptions
 from a2a_bridge.stores.ports import Scope, Stored
+from a2a_bridge.stores.readers import TerminalTaskCache
 from a2a_bridge.stores.records import Place, TaskChange, TaskRow
 from a2a_bridge.stores.row_format import Segment, checksum_of, original, pack, storable, unpack
 from a2a_bridge.stores.sql.store import open_sql_store
-from a2a_bridge.stores.terminal_cache import TerminalTaskCache
 from a2a_bridge.testing.store_scene import ELSEWHERE, HERE, WORKING, ids, made, pages
 from tests.patience import PATIENCE
 from tests.push.test_fair_queue import Clock
