@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
 from a2a_bridge.testing.each import each
-from tests.docs.pages import DOCS, PAGES, ROOT, TEXTS, anchors, links, name
+from tests.docs.pages import DOCS, PAGES, ROOT, TEXTS, anchors, links, name, prose
 
 
 @each("page", TEXTS)
@@ -19,6 +20,23 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.exists(), f"{name(page)}: {link}"
         if anchor:
             assert anchor in anchors(target), f"{name(page)}: {link}"
+
+
+#: what paths of modules are relative to
+FOLDERS = (
+    "",
+    "a2a_bridge",
+    "a2a_bridge/stores",
+    "a2a_bridge/cli",
+    "transports/a2a_bridge_transports",
+    "tools/a2a_bridge_tools",
+)
+
+
+@each("page", [ROOT / "ARCHITECTURE.md", DOCS / "design.md"])
+def test_modules_that_the_design_names_exist(page: Path) -> None:
+    for module in re.findall(r"`(\w+(?:/\w+)+\.py)`", prose(page)):
+        assert any((ROOT / folder / module).exists() for folder in FOLDERS), module
 
 
 def test_every_page_is_in_the_navigation_and_in_the_index() -> None:
