@@ -50,6 +50,9 @@ GROUPS = 16
 #: the scope of records, in the table and in the store; no caller can have it, because no principal has this
 #: name
 _SCOPE = Scope("", "a2a-bridge owners")
+#: the beginning of the kinds of records in the table: no other service has such a kind, with any name of a
+#: principal
+_RECORD = "owner of "
 #: the namespace of the names that `name_for` makes
 _SPACE = UUID("6a5b0d1c-8f0e-4c67-9d5f-0a2e3f7b9c41")
 
@@ -107,11 +110,11 @@ class Owners:
         return ()
 
     def _recall(self, kind: str, name: str) -> Owned | None:
-        known = self._tasks.get(_SCOPE, name, kind)
+        known = self._tasks.get(_SCOPE, name, _RECORD + kind)
         return None if known is None or known.owner is None else Owned(known.owner, known.context_id)
 
     def _remember(self, kind: str, name: str, owned: Owned) -> Owned:
-        known = self._tasks.make(_SCOPE, name, kind)
+        known = self._tasks.make(_SCOPE, name, _RECORD + kind)
         known.owner, known.context_id = owned
         self._tasks.keep(known)
         return owned

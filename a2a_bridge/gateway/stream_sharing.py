@@ -104,7 +104,6 @@ class StreamSharing:
         self._resumes = resumes
         self._revalidate = options.revalidate
         self._streams = StreamRegistry(service, options, self._memory, resumes=resumes, is_final=is_final)
-        #: subscriptions without a response of the agent yet
 
     def __len__(self) -> int:
         return len(self._streams)

@@ -16,6 +16,7 @@ from a2a_bridge.bindings.binding import DialOptions, ListenAddress
 from a2a_bridge.cards.select import Candidate, select
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import UpstreamOptions
@@ -269,7 +270,8 @@ def test_an_endpoint_that_fits_nothing_is_rejected(endpoint: str, problem: str) 
 
 def test_affinity_knows_the_ids_of_every_operation_and_forgets() -> None:
     upstream = Upstream(Candidate(interface("JSONRPC", "http://a:1"), V1_0), DialOptions())
-    affinity = Affinity(Tasks(most=4))
+    tasks = Tasks(most=4)
+    affinity = Affinity(tasks)
 
     def home(operation: Any, **members: Any) -> tuple[Upstream | None, bool]:
         return affinity.home(Call(operation, operation.request(**members), CallContext()))
@@ -300,6 +302,8 @@ def test_affinity_knows_the_ids_of_every_operation_and_forgets() -> None:
     learn(None)
     assert home(ops.GET_TASK, id="u") == home(ops.GET_TASK, id="v") == known
     assert home(ops.GET_TASK, id="t") == (None, False)
+    assert tasks.list_of(Scope()) == []
+    assert tasks.context_of(Scope(), "v") == ""
 
 
 def test_tenants_may_have_tasks_with_the_same_ids() -> None:

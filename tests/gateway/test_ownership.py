@@ -242,6 +242,20 @@ async def test_a_notification_about_a_task_of_somebody_else_is_rejected() -> Non
     assert caught.value.reason is Reason.TASK_NOT_FOUND
 
 
+async def test_records_are_no_entries_of_any_caller() -> None:
+    tasks = Tasks()
+    owners = Owners(tasks)
+    ann = Scope("", "ann")
+    await owners.claim(TASK, "t", Owned(ann, "c"))
+    for scope in (ann, Scope(), Scope("", "a2a-bridge owners")):
+        assert tasks.list_of(scope) == []
+        assert tasks.context_of(scope, "t") == ""
+        tasks.note(scope, "t", "another")
+        tasks.keep_name(scope, "t", "name", None, 1)
+        tasks.unlist(scope, "t")
+    assert await owners.of(TASK, "t", ann) == Owned(ann, "c")
+
+
 async def test_what_is_not_known_any_more_belongs_to_nobody() -> None:
     owners = Owners(Tasks(most=2))
     ann = Scope("", "ann")
