@@ -102,22 +102,25 @@ async def gateway_app(
         receivers: dict[str, Receive] = {}
         documents: Mapping[str, Document] = {}
         close: Callable[[float], Awaitable[None]] = _nothing
-        ownership = _ownership(options, store, tasks) if owning else None
+        owners = _owners(options, store, tasks) if owning else None
         if options.push_relay:
             relay, documents, close = await _relay(
                 stack,
+                service,
                 options,
                 store,
                 lambda: connections.version,
                 names,
-                ownership,
+                owners,
                 scopes_by(dial_options.forward),
                 memory,
             )
-            service = relay.wrap(service)
+            service = relay
             receivers[RELAY_PATH] = relay.receive
-        if ownership is not None:
-            service = ownership.wrap(service)
+        if owners is not None:
+            lists = tasks if tasks.most_listed else None
+            unowned = options.task_access == "unowned"
+            service = Ownership(service, owners, unowned=unowned, tasks=lists)
         stack.push_async_callback(connections.aclose_streams)
         asking = asyncio.create_task(ask_while_gone(lambda: connections.failover), name="ask a lost agent")
         stack.push_async_callback(_cancel, asking)
@@ -171,21 +174,20 @@ async def _cancel(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def _ownership(options: ServeOptions, store: Store | None, tasks: Tasks) -> Ownership:
-    owners = Owners(tasks)
+def _owners(options: ServeOptions, store: Store | None, tasks: Tasks) -> Owners:
     if store is not None and store.durable:
-        owners = StoredOwners(store.push_configs, tasks, options.name)
-    unowned = options.task_access == "unowned"
-    return Ownership(owners, unowned=unowned, tasks=tasks if tasks.most_listed else None)
+        return StoredOwners(store.push_configs, tasks, options.name)
+    return Owners(tasks)
 
 
 async def _relay(
     stack: AsyncExitStack,
+    service: Service,
     options: ServeOptions,
     store: Store | None,
     version: Callable[[], str],
     names: Names | None,
-    ownership: Ownership | None,
+    owners: Owners | None,
     scoped: ScopeOf,
     memory: MemoryAccount,
 ) -> tuple[Relay, Mapping[str, Document], Callable[[float], Awaitable[None]]]:
@@ -215,13 +217,14 @@ async def _relay(
         if sending.jwks is not None:
             documents[JWKS_PATH] = sending.jwks
     relay = Relay(
+        service,
         Webhook(post),
         options.push_relay,
         check=resolver.check,
         store=relay_store,
         agent_version=version,
         names=names,
-        announced=pass_unchanged if ownership is None else ownership.rename_notification,
+        announced=pass_unchanged if owners is None else owners.rename_notification,
         scoped=scoped,
         memory=memory,
     )

@@ -23,7 +23,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple, TypeVar, cast
 from uuid import UUID, uuid5
@@ -108,6 +108,30 @@ class Owners:
     async def tasks(self, _scope: Scope, /) -> Sequence[Begun]:
         """Tasks of a caller that other gateways, or earlier processes, may have seen."""
         return ()
+
+    async def rename_notification(self, scope: Scope, message: M) -> M:
+        """A notification of the agent for a caller, with the caller's name of its context. Raises
+        TASK_NOT_FOUND for a task of another caller.
+        """
+        name, task_id = context_id_of(message), task_id_of(message)
+        if task_id and (await self.claim(TASK, task_id, Owned(scope, name))).scope != scope:
+            raise task_not_found(task_id)
+        return await self.rename_for_caller(scope, message)
+
+    async def rename_for_caller(self, scope: Scope, message: M) -> M:
+        """A response or event with the caller's name of its context."""
+        name = context_id_of(message)
+        if not may_be_made_here(name):
+            return message
+        found = await self.of(CONTEXT, name, scope)
+        if found is None or found.scope != scope or not found.name:
+            return message
+        shown = found.name
+        # A copy: events have several readers.
+        made = type(message)()
+        made.CopyFrom(message)
+        rename(made, contexts=lambda context_id: shown if context_id == name else context_id)
+        return made
 
     def _recall(self, kind: str, name: str) -> Owned | None:
         known = self._tasks.get(_SCOPE, name, _RECORD + kind)
@@ -194,93 +218,16 @@ def _parse_owned(registered: Registered) -> Owned:
 
 
 class Ownership:
-    """See above. unowned: whether callers reach tasks without a known owner. tasks: the tasks that lists are
-    answered from; None: ListTasks is UNSUPPORTED_OPERATION.
+    """Implements Service around an agent, see above. unowned: whether callers reach tasks without a known
+    owner. tasks: the tasks that lists are answered from; None: ListTasks is UNSUPPORTED_OPERATION.
     """
 
-    def __init__(self, owners: Owners, *, unowned: bool = False, tasks: Tasks | None = None) -> None:
+    def __init__(
+        self, service: Service, owners: Owners, *, unowned: bool = False, tasks: Tasks | None = None
+    ) -> None:
+        self._service = service
         self._owners = owners
         self._unowned = unowned
-        self._tasks = tasks
-
-    def wrap(self, service: Service) -> Service:
-        """Middleware around an agent."""
-        return _Owning(service, self, self._tasks)
-
-    async def find_owned(self, call: Call[Any, Any], scope: Scope, task_id: str) -> Owned | None:
-        """The record of a task that the caller may reach; None for a task of nobody. Raises
-        TASK_NOT_FOUND.
-        """
-        found = await self._owners.of(TASK, task_id, scope)
-        if found is not None and found.scope == scope:
-            return found
-        if found is None and (self._unowned or call.context.principal is None):
-            return None
-        raise task_not_found(task_id)
-
-    async def begun(self, scope: Scope, task_id: str, context_id: str) -> None:
-        """Notes the task and the context that a message of the caller has begun. Raises INVALID_PARAMS if the
-        task belongs to another caller.
-        """
-        if task_id:
-            found = await self._owners.claim(TASK, task_id, Owned(scope, context_id))
-            if found.scope != scope:
-                # An agent that answers a repeated message id with the first response.
-                raise invalid_params("message.messageId", "has been used already")
-        if context_id and not may_be_made_here(context_id):
-            await self._owners.claim(CONTEXT, context_id, Owned(scope))
-
-    async def at_agent(self, call: Call[Any, Any], scope: Scope, context_id: str) -> str:
-        """The name of a caller's context at the agent."""
-        found = await self._owners.of(CONTEXT, context_id, scope)
-        if found is not None and found.scope == scope:
-            return context_id
-        if found is None and (self._unowned or call.context.principal is None):
-            return context_id
-        return name_for(scope, context_id)
-
-    async def note_rename(self, scope: Scope, name: str, context_id: str) -> None:
-        """Notes that a context has another name at the agent, before the agent can mention it."""
-        await self._owners.claim(CONTEXT, name, Owned(scope, context_id))
-
-    async def rename_notification(self, scope: Scope, message: M) -> M:
-        """A notification of the agent for a caller, with the caller's name of its context. Raises
-        TASK_NOT_FOUND for a task of another caller.
-        """
-        name, task_id = context_id_of(message), task_id_of(message)
-        if task_id and (await self._owners.claim(TASK, task_id, Owned(scope, name))).scope != scope:
-            raise task_not_found(task_id)
-        return await self.rename_for_caller(scope, message)
-
-    async def rename_for_caller(self, scope: Scope, message: M) -> M:
-        """A response or event with the caller's name of its context."""
-        name = context_id_of(message)
-        if not may_be_made_here(name):
-            return message
-        found = await self._owners.of(CONTEXT, name, scope)
-        if found is None or found.scope != scope or not found.name:
-            return message
-        shown = found.name
-        # A copy: events have several readers.
-        made = type(message)()
-        made.CopyFrom(message)
-        rename(made, contexts=lambda context_id: shown if context_id == name else context_id)
-        return made
-
-    async def recall(self, scope: Scope) -> None:
-        """Adds the tasks of the store to the lists."""
-        if self._tasks is None:
-            return
-        known = {one.id for one in self._tasks.list_of(scope)}
-        for one in await self._owners.tasks(scope):
-            if one.task_id not in known:
-                self._tasks.note(scope, one.task_id, one.context_id).time = one.time
-
-
-class _Owning:
-    def __init__(self, service: Service, ownership: Ownership, tasks: Tasks | None) -> None:
-        self._service = service
-        self._ownership = ownership
         self._tasks = tasks
         self._lists = None if tasks is None else TaskLists(service, tasks)
 
@@ -300,12 +247,9 @@ class _Owning:
             await self._note(scope, task_id, answer)
         elif isinstance(answer, hub.Task) and owned is not None and self._tasks is not None:
             self._tasks.note_task(scope, answer)
-        return cast("Res", await self._ownership.rename_for_caller(scope, answer))
+        return cast("Res", await self._owners.rename_for_caller(scope, answer))
 
-    def stream(self, call: Call[Any, Any], /) -> Events:
-        return self._stream(call)
-
-    async def _stream(self, call: Call[Any, Any]) -> AsyncGenerator[Event, None]:
+    async def stream(self, call: Call[Any, Any], /) -> Events:
         scope = visible_to(call.request, call.context)
         task_id, owned = await self._check(call, scope)
         sends = call.operation is ops.SEND_STREAMING_MESSAGE
@@ -322,7 +266,7 @@ class _Owning:
                         known = named
                     elif self._tasks is not None and (sends or owned is not None):
                         self._tasks.note_event(scope, message)
-                    shown = await self._ownership.rename_for_caller(scope, message)
+                    shown = await self._owners.rename_for_caller(scope, message)
                     yield event if shown is message else Event(shown, event.id, event.gap)
         except A2AError as error:
             raise _alike(error, task_id, owned) from None
@@ -337,10 +281,10 @@ class _Owning:
         if isinstance(request, hub.SendMessageRequest):
             others += request.message.reference_task_ids
             others.append(request.configuration.task_push_notification_config.task_id)
-        owned = await self._ownership.find_owned(call, scope, task_id) if task_id else None
+        owned = await self._find_owned(call, scope, task_id) if task_id else None
         for one in dict.fromkeys(others):
             if one and one != task_id:
-                await self._ownership.find_owned(call, scope, one)
+                await self._find_owned(call, scope, one)
         return task_id, owned
 
     async def _sent(self, call: Call[Any, Any], scope: Scope, owned: Owned | None) -> Call[Any, Any]:
@@ -348,10 +292,11 @@ class _Owning:
         context_id = call.request.message.context_id
         if not context_id or (owned is not None and owned.name == context_id):
             return call
-        name = await self._ownership.at_agent(call, scope, context_id)
+        name = await self._at_agent(call, scope, context_id)
         if name == context_id:
             return call
-        await self._ownership.note_rename(scope, name, context_id)
+        # Before the agent can mention the name.
+        await self._owners.claim(CONTEXT, name, Owned(scope, context_id))
         request = hub.SendMessageRequest()
         request.CopyFrom(call.request)
         request.message.context_id = name
@@ -360,7 +305,7 @@ class _Owning:
     async def _note(self, scope: Scope, task_id: str, answer: Any) -> None:
         """Notes a task and a context that a response to a message shows for the first time."""
         named = task_id_of(answer)
-        await self._ownership.begun(scope, "" if named == task_id else named, context_id_of(answer))
+        await self._begun(scope, "" if named == task_id else named, context_id_of(answer))
         if self._tasks is not None:
             self._tasks.note_event(scope, answer)
 
@@ -372,18 +317,59 @@ class _Owning:
                 metadata={"operation": call.operation.name},
                 blame=Blame.SELF,
             )
-        await self._ownership.recall(scope)
+        await self._recall(scope)
         request: hub.ListTasksRequest = call.request
         if request.context_id:
             made = hub.ListTasksRequest()
             made.CopyFrom(request)
-            made.context_id = await self._ownership.at_agent(call, scope, request.context_id)
+            made.context_id = await self._at_agent(call, scope, request.context_id)
             call = Call(call.operation, made, call.context)
         page = await self._lists.answer(call)
-        tasks = [await self._ownership.rename_for_caller(scope, one) for one in page.tasks]
+        tasks = [await self._owners.rename_for_caller(scope, one) for one in page.tasks]
         del page.tasks[:]
         page.tasks.extend(tasks)
         return page
+
+    async def _find_owned(self, call: Call[Any, Any], scope: Scope, task_id: str) -> Owned | None:
+        """The record of a task that the caller may reach; None for a task of nobody. Raises
+        TASK_NOT_FOUND.
+        """
+        found = await self._owners.of(TASK, task_id, scope)
+        if found is not None and found.scope == scope:
+            return found
+        if found is None and (self._unowned or call.context.principal is None):
+            return None
+        raise task_not_found(task_id)
+
+    async def _begun(self, scope: Scope, task_id: str, context_id: str) -> None:
+        """Notes the task and the context that a message of the caller has begun. Raises INVALID_PARAMS if the
+        task belongs to another caller.
+        """
+        if task_id:
+            found = await self._owners.claim(TASK, task_id, Owned(scope, context_id))
+            if found.scope != scope:
+                # An agent that answers a repeated message id with the first response.
+                raise invalid_params("message.messageId", "has been used already")
+        if context_id and not may_be_made_here(context_id):
+            await self._owners.claim(CONTEXT, context_id, Owned(scope))
+
+    async def _at_agent(self, call: Call[Any, Any], scope: Scope, context_id: str) -> str:
+        """The name of a caller's context at the agent."""
+        found = await self._owners.of(CONTEXT, context_id, scope)
+        if found is not None and found.scope == scope:
+            return context_id
+        if found is None and (self._unowned or call.context.principal is None):
+            return context_id
+        return name_for(scope, context_id)
+
+    async def _recall(self, scope: Scope) -> None:
+        """Adds the tasks of the store to the lists."""
+        if self._tasks is None:
+            return
+        known = {one.id for one in self._tasks.list_of(scope)}
+        for one in await self._owners.tasks(scope):
+            if one.task_id not in known:
+                self._tasks.note(scope, one.task_id, one.context_id).time = one.time
 
 
 def _alike(error: A2AError, task_id: str, owned: Owned | None) -> A2AError:

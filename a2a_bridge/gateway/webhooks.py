@@ -82,9 +82,8 @@ class _Relayed:
 
     #: the config
     registration: RelayedConfig
-    #: gets the task as that caller; None for a config from a store
-    service: Service | None = None
-    #: the context of its last call that registered it, for `service`
+    #: the context of the last call that registered it, to get the task as that caller; None for a config from
+    #: a store
     context: CallContext | None = None
     #: the names under which the agent returned it last
     named: _Name | None = None
@@ -120,20 +119,22 @@ async def _harmless(config: hub.TaskPushNotificationConfig) -> A2AError | None:
 
 
 class Relay:
-    """The relay of a gateway: `wrap` is its middleware, `receive` takes the agents' posts below PATH.
+    """The relay of a gateway: implements Service around the agent, and `receive` takes the agent's posts
+    below PATH.
 
-    webhook: posts notifications that are not stored. public_url: where agents reach this gateway; may be set
-    once it is known. check: which configs are rejected. store: keeps configs and notifications beyond this
-    process; already open. most: configs that are remembered here; beyond that they are evicted in LRU order,
-    and without a store a notification for an evicted config is answered with 404. at_once: maximum concurrent
-    notifications; more are answered with 503. agent_version: returns the version of agents' posts, if the
-    posts do not show it; it changes with the agent's card. names: renames tasks for versions in which callers
-    name them. announced: makes a notification as its caller may see it. scoped: the scope of a call. memory:
-    the account; None for an account without a limit.
+    service: the agent. webhook: posts notifications that are not stored. public_url: where agents reach this
+    gateway; may be set once it is known. check: which configs are rejected. store: keeps configs and
+    notifications beyond this process; already open. most: configs that are remembered here; beyond that they
+    are evicted in LRU order, and without a store a notification for an evicted config is answered with 404.
+    at_once: maximum concurrent notifications; more are answered with 503. agent_version: returns the version
+    of agents' posts, if the posts do not show it; it changes with the agent's card. names: renames tasks for
+    versions in which callers name them. announced: makes a notification as its caller may see it. scoped: the
+    scope of a call. memory: the account; None for an account without a limit.
     """
 
     def __init__(
         self,
+        service: Service,
         webhook: Webhook,
         public_url: str,
         *,
@@ -148,8 +149,9 @@ class Relay:
         memory: MemoryAccount | None = None,
     ) -> None:
         self._memory = memory or MemoryAccount()
+        self._service = service
         self._webhook = webhook
-        self.scoped = scoped
+        self._scoped = scoped
         self.public_url = public_url
         self._check = check
         self._store = store
@@ -171,20 +173,70 @@ class Relay:
     def _base(self) -> str:
         return self.public_url.rstrip("/") + PATH + "/"
 
-    def wrap(self, service: Service) -> Service:
-        """Middleware for the services before the agents."""
-        return _Relaying(service, self)
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        operation = call.operation
+        if operation is ops.SEND_MESSAGE:
+            return await self._service.unary(await self._inline(call) if _has_config(call) else call)
+        scope = self._scoped(call.request, call.context)
+        gone = ""
+        if operation is ops.CREATE_PUSH_CONFIG:
+            original: Any = call.request
+            request: Any = await self._restore_credentials(call, original, original.task_id)
+            rejection = await self._rejection(request)
+            if rejection is not None:
+                raise rejection
+            made = cast("Req", await self._relay_config(call, request))
+            call = Call(operation, made, call.context)
+        elif operation is ops.DELETE_PUSH_CONFIG:
+            gone = await self._deletable(call)
+        response: Any = await self._service.unary(call)
+        if isinstance(response, hub.TaskPushNotificationConfig):
+            await self._restore_callers_config(scope, response)
+        elif isinstance(response, hub.ListTaskPushNotificationConfigsResponse):
+            for config in response.configs:
+                await self._restore_callers_config(scope, config)
+        elif gone:
+            await self._forget(gone)
+        return cast("Res", response)
+
+    def stream(self, call: Call[Req, Res], /) -> Events:
+        if call.operation is not ops.SEND_STREAMING_MESSAGE or not _has_config(call):
+            return self._service.stream(call)
+        return HandedOver(partial(self._open_stream, call))
+
+    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
+        return await open_stream(self._service.stream(await self._inline(call)))
+
+    async def _inline(self, call: Call[Req, Res]) -> Call[Req, Res]:
+        """The call with the config inside its message replaced by the gateway's. Raises INVALID_PARAMS."""
+        original: Any = call.request
+        config = original.configuration.task_push_notification_config
+        try:
+            config = await self._restore_credentials(call, config, original.message.task_id)
+            rejection = await self._rejection(config)
+        except A2AError as error:
+            rejection = error
+        if rejection is not None:
+            if not rejection.violations:
+                raise rejection
+            wrong = rejection.violations[0]
+            raise invalid_params((_INLINE + wrong.field).rstrip("."), wrong.description)
+        request: Any = type(original)()
+        request.CopyFrom(original)
+        made = await self._relay_config(call, config)
+        request.configuration.task_push_notification_config.CopyFrom(made)
+        return Call(call.operation, request, call.context)
 
     # ------------------------------------------------------------------ calls of callers
 
-    async def rejection(self, config: hub.TaskPushNotificationConfig) -> A2AError | None:
+    async def _rejection(self, config: hub.TaskPushNotificationConfig) -> A2AError | None:
         """Why a config is rejected: INVALID_PARAMS with the member at fault; None if it is allowed."""
         if config.ByteSize() > LARGEST:
             return invalid_params("", f"a push notification config may have {LARGEST} bytes")
         return await self._check(config)
 
-    async def relay_config(
-        self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, service: Service
+    async def _relay_config(
+        self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig
     ) -> hub.TaskPushNotificationConfig:
         """The config for the agent in place of the config of a caller. A repeated config gets the same
         address again.
@@ -193,7 +245,7 @@ class Relay:
         short.
         """
         version = call.context.origin.version
-        scope = self.scoped(call.request, call.context)
+        scope = self._scoped(call.request, call.context)
         own = hub.TaskPushNotificationConfig()
         own.CopyFrom(config)
         registration = RelayedConfig(scope, version if version in self._older else "", own)
@@ -207,7 +259,7 @@ class Relay:
         # otherwise the whole request would stay in memory.
         parameters = dict(call.context.parameters.items())
         context = call.context.replace(reply=ResponseParameters(), deadline=None, parameters=parameters)
-        self._remember(relay_id, _Relayed(registration, service, context))
+        self._remember(relay_id, _Relayed(registration, context))
         made = hub.TaskPushNotificationConfig()
         made.CopyFrom(config)
         made.url = self._base + relay_id
@@ -215,7 +267,7 @@ class Relay:
         made.authentication.scheme, made.authentication.credentials = _SCHEME, made.token
         return made
 
-    async def restore_callers_config(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> None:
+    async def _restore_callers_config(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> None:
         """Restores this caller's values in a config of the agent, in place; never the values of another
         caller.
         """
@@ -229,15 +281,15 @@ class Relay:
         if shown_config.HasField("authentication"):
             config.authentication.CopyFrom(shown_config.authentication)
 
-    async def restore_credentials(
-        self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, task_id: str, service: Service
+    async def _restore_credentials(
+        self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, task_id: str
     ) -> hub.TaskPushNotificationConfig:
         """A caller's config for a task with the credentials that a mask in it stands for. Raises
         INVALID_PARAMS.
         """
         if not is_redacted(config):
             return config
-        _, known = await self._find_registered(call, task_id, config.id, service)
+        _, known = await self._find_registered(call, task_id, config.id)
         made = hub.TaskPushNotificationConfig()
         made.CopyFrom(config)
         rejection = unredact(made, None if known is None else known.registration.config)
@@ -245,19 +297,19 @@ class Relay:
             raise rejection
         return made
 
-    async def deletable(self, call: Call[Any, Any], service: Service) -> str:
+    async def _deletable(self, call: Call[Any, Any]) -> str:
         """The address of the config that a caller is about to delete, if it is the gateway's; else empty.
 
         A config that came within a message may serve other tasks, so it does not count.
         """
-        relay_id, known = await self._find_registered(call, call.request.task_id, call.request.id, service)
+        relay_id, known = await self._find_registered(call, call.request.task_id, call.request.id)
         return relay_id if known is not None and known.registration.config.task_id else ""
 
     async def _find_registered(
-        self, call: Call[Any, Any], task_id: str, config_id: str, service: Service
+        self, call: Call[Any, Any], task_id: str, config_id: str
     ) -> tuple[str, _Relayed | None]:
         """The address and content of a config that the caller has registered; None if there is none."""
-        scope = self.scoped(call.request, call.context)
+        scope = self._scoped(call.request, call.context)
         relay_id = self._relay_ids.get((scope, task_id, config_id), "")
         known = self._relayed.get(relay_id)
         if self._store is None or not task_id or not config_id:
@@ -268,7 +320,7 @@ class Relay:
         )
         query = Call(ops.GET_PUSH_CONFIG, request, call.context.replace(reply=ResponseParameters()))
         try:
-            config = await service.unary(query)
+            config = await self._service.unary(query)
             found = await self._of(config)
         except A2AError as error:
             logger.debug("whether the config %s is relayed is unknown: %s", config_id, error)
@@ -277,7 +329,7 @@ class Relay:
             return "", None
         return config.url.removeprefix(self._base), found
 
-    async def forget(self, relay_id: str) -> None:
+    async def _forget(self, relay_id: str) -> None:
         """Deletes a config and its pending notifications."""
         if relay_id in self._relayed:
             self._drop(relay_id)
@@ -394,13 +446,13 @@ class Relay:
         which = event.WhichOneof("payload")
         if which in ("task", "message") or not form_of(relayed.registration.version).whole_tasks:
             return None
-        if relayed.context is None or relayed.service is None:
+        if relayed.context is None:
             return task_of(event)
         update: Any = getattr(event, which or "")
         tenant = relayed.registration.scope.tenant
         begun = Call(ops.GET_TASK, hub.GetTaskRequest(tenant=tenant), relayed.context)
         try:
-            task = await fetch_task(relayed.service, begun, update.task_id, seconds=_LOOK)
+            task = await fetch_task(self._service, begun, update.task_id, seconds=_LOOK)
         except A2AError as error:
             logger.debug("task %s is pushed as far as its event tells: %s", update.task_id, error)
             return task_of(event)
@@ -422,70 +474,6 @@ def _carries(headers: Mapping[str, str], token: str) -> bool:
 def _reject(status: int, reason: str) -> int:
     logger.warning("a notification of the agent was rejected with %d: %s", status, reason)
     return status
-
-
-class _Relaying:
-    def __init__(self, service: Service, relay: Relay) -> None:
-        self._service = service
-        self._relay = relay
-
-    async def unary(self, call: Call[Req, Res], /) -> Res:
-        operation = call.operation
-        if operation is ops.SEND_MESSAGE:
-            return await self._service.unary(await self._inline(call) if _has_config(call) else call)
-        scope = self._relay.scoped(call.request, call.context)
-        gone = ""
-        if operation is ops.CREATE_PUSH_CONFIG:
-            original: Any = call.request
-            request: Any = await self._relay.restore_credentials(
-                call, original, original.task_id, self._service
-            )
-            rejection = await self._relay.rejection(request)
-            if rejection is not None:
-                raise rejection
-            made = cast("Req", await self._relay.relay_config(call, request, self._service))
-            call = Call(operation, made, call.context)
-        elif operation is ops.DELETE_PUSH_CONFIG:
-            gone = await self._relay.deletable(call, self._service)
-        response: Any = await self._service.unary(call)
-        if isinstance(response, hub.TaskPushNotificationConfig):
-            await self._relay.restore_callers_config(scope, response)
-        elif isinstance(response, hub.ListTaskPushNotificationConfigsResponse):
-            for config in response.configs:
-                await self._relay.restore_callers_config(scope, config)
-        elif gone:
-            await self._relay.forget(gone)
-        return cast("Res", response)
-
-    def stream(self, call: Call[Req, Res], /) -> Events:
-        if call.operation is not ops.SEND_STREAMING_MESSAGE or not _has_config(call):
-            return self._service.stream(call)
-        return HandedOver(partial(self._open_stream, call))
-
-    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
-        return await open_stream(self._service.stream(await self._inline(call)))
-
-    async def _inline(self, call: Call[Req, Res]) -> Call[Req, Res]:
-        """The call with the config inside its message replaced by the gateway's. Raises INVALID_PARAMS."""
-        original: Any = call.request
-        config = original.configuration.task_push_notification_config
-        try:
-            config = await self._relay.restore_credentials(
-                call, config, original.message.task_id, self._service
-            )
-            rejection = await self._relay.rejection(config)
-        except A2AError as error:
-            rejection = error
-        if rejection is not None:
-            if not rejection.violations:
-                raise rejection
-            wrong = rejection.violations[0]
-            raise invalid_params((_INLINE + wrong.field).rstrip("."), wrong.description)
-        request: Any = type(original)()
-        request.CopyFrom(original)
-        made = await self._relay.relay_config(call, config, self._service)
-        request.configuration.task_push_notification_config.CopyFrom(made)
-        return Call(call.operation, request, call.context)
 
 
 def _has_config(call: Call[Any, Any]) -> bool:

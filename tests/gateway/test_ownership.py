@@ -221,7 +221,7 @@ async def test_an_agent_that_answers_with_a_task_of_somebody_else(bridge: Bridge
         return hub.SendMessageResponse(task=hub.Task(id="t", context_id="c"))
 
     probe.on_unary = same
-    service = Ownership(Owners(Tasks())).wrap(probe)
+    service = Ownership(probe, Owners(Tasks()))
     assert (await service.unary(_call(SEND_MESSAGE, message("x"), "ann"))).task.id == "t"
     assert (await service.unary(_call(SEND_MESSAGE, message("x"), "ann"))).task.id == "t"
     with pytest.raises(A2AError) as caught:
@@ -234,11 +234,10 @@ async def test_an_agent_that_answers_with_a_task_of_somebody_else(bridge: Bridge
 
 async def test_a_notification_about_a_task_of_somebody_else_is_rejected() -> None:
     owners = Owners(Tasks())
-    ownership = Ownership(owners)
     event = hub.StreamResponse(task=hub.Task(id="t", context_id="c"))
-    assert await ownership.rename_notification(Scope("", "ann"), event) is event
+    assert await owners.rename_notification(Scope("", "ann"), event) is event
     with pytest.raises(A2AError) as caught:
-        await ownership.rename_notification(Scope("", "bob"), event)
+        await owners.rename_notification(Scope("", "bob"), event)
     assert caught.value.reason is Reason.TASK_NOT_FOUND
 
 
@@ -262,7 +261,7 @@ async def test_what_is_not_known_any_more_belongs_to_nobody() -> None:
     for name in ("first", "second", "third"):
         assert await owners.claim(TASK, name, Owned(ann)) == Owned(ann)
     assert await owners.of(TASK, "first", ann) is None
-    service = Ownership(owners).wrap(Probe())
+    service = Ownership(Probe(), owners)
     with pytest.raises(A2AError) as caught:
         await service.unary(_call(GET_TASK, hub.GetTaskRequest(id="first"), "ann"))
     assert caught.value.reason is Reason.TASK_NOT_FOUND
@@ -300,7 +299,7 @@ async def test_a_task_of_somebody_else_is_never_listed(tmp_path: Path) -> None:
 
     probe.on_unary = same
     async with open_store(f"sqlite:///{tmp_path}/gateway.db", StoreOptions(ack_timeout=PATIENCE)) as store:
-        service = Ownership(StoredOwners(store.push_configs, Tasks()), tasks=Tasks()).wrap(probe)
+        service = Ownership(probe, StoredOwners(store.push_configs, Tasks()), tasks=Tasks())
         await service.unary(_call(SEND_MESSAGE, message("x"), "ann"))
         with pytest.raises(A2AError):
             await service.unary(_call(SEND_MESSAGE, message("x"), "bob"))

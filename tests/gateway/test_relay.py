@@ -66,11 +66,11 @@ async def bridge(**members: Any) -> AsyncIterator[Bridge]:
         host.receive(PATH, receive)
         await host.start()
         base = f"http://{host.address}"
-        relay = Relay(Webhook(post, pause=0.001), base + "/", **members)
-        hooked.append(relay)
         service = service_of(engine)
+        relay = Relay(service, Webhook(post, pause=0.001), base + "/", **members)
+        hooked.append(relay)
         try:
-            yield Bridge(Client(relay.wrap(service)), Client(service), relay, receiver, base)
+            yield Bridge(Client(relay), Client(service), relay, receiver, base)
         finally:
             await engine.close()
             await host.drain(0)
@@ -447,7 +447,7 @@ async def test_an_agent_cannot_show_one_callers_config_to_another() -> None:
             def stream(self, call: Any) -> Any:
                 raise NotImplementedError
 
-        service = links.relay.wrap(Agent())
+        service = Relay(Agent(), links.relay._webhook, "http://gateway")
         as_ann = CallContext(parameters={"authorization": "Bearer ann"})
         as_bob = CallContext(parameters={"authorization": "Bearer bob"})
         await service.unary(Call(ops.CREATE_PUSH_CONFIG, given, as_ann))

@@ -80,14 +80,17 @@ class Gateway:
         relay_store = RelayStore(self.store.push_configs, self.store.outbox)
         await relay_store.open()
         return Gateway(
-            Relay(self.relay._webhook, BASE, store=relay_store), relay_store, self.store, self.agent
+            Relay(self.agent, self.relay._webhook, BASE, store=relay_store),
+            relay_store,
+            self.store,
+            self.agent,
         )
 
     async def call(self, operation: Any, request: Any, *, version: str = "1.0", who: str = "ann") -> Any:
         context = CallContext(
             origin=Origin("JSONRPC", version), parameters={"authorization": f"Bearer {who}"}
         )
-        return await self.relay.wrap(self.agent).unary(Call(operation, request, context))
+        return await self.relay.unary(Call(operation, request, context))
 
     async def post(self, config: hub.TaskPushNotificationConfig, body: bytes | None = None) -> int:
         """The post of the agent after an event."""
@@ -112,7 +115,9 @@ async def gateway(
         await relay_store.open()
         if delivers:
             await stack.enter_async_context(push_service(store.outbox, store.task_at, ALLOWED))
-        yield Gateway(Relay(Webhook(post), BASE, store=relay_store, **options), relay_store, store, agent)
+        yield Gateway(
+            Relay(agent, Webhook(post), BASE, store=relay_store, **options), relay_store, store, agent
+        )
 
 
 def note(state: str = "TASK_STATE_COMPLETED") -> bytes:
@@ -366,7 +371,7 @@ async def test_the_task_is_requested_with_the_latest_headers_of_its_caller(tmp_p
                 origin=Origin("JSONRPC", "0.3"),
             )
             request = hook(receiver, task_id="t", id="p")
-            await one.relay.wrap(agent).unary(Call(ops.CREATE_PUSH_CONFIG, request, context))
+            await one.relay.unary(Call(ops.CREATE_PUSH_CONFIG, request, context))
         assert await one.post(agent.configs["t", "p"]) == 200
         assert asked == ["second"]
 

@@ -121,9 +121,9 @@ async def bridged(
         dial = dial_failover([upstream], DialOptions(timeout=PATIENCE), dial=add_polyfill())
         service: Any = Router(Route(await stack.enter_async_context(dial)))
         post = await stack.enter_async_context(http_post(DialOptions(timeout=PATIENCE)))
-        relay = Relay(Webhook(post, pause=0.001), "") if relayed else None
+        relay = Relay(service, Webhook(post, pause=0.001), "") if relayed else None
         if relay is not None:
-            service = relay.wrap(service)
+            service = relay
         front, receive = await _mounted(stack, service, BOTH, Registrations(), kind)
         if relay is not None:
             relay.public_url = front.url
