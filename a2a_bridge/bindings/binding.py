@@ -84,7 +84,7 @@ class HostOptions(HostValues):
     rejection: Callable[[], A2AError | None] | None = None
     #: figures for `/readyz?verbose`, by name
     status: Callable[[], Mapping[str, int]] | None = None
-    #: further paths of the first JSON-RPC mount, such as those of the agent behind a gateway
+    #: further paths of the first JSON-RPC mount, such as the paths of the agent behind a gateway
     jsonrpc_paths: tuple[str, ...] = ()
     #: identifies the caller of each operation before its body is decoded; None: callers are not identified.
     #: Documents such as the card, probes and reflection are open to all
@@ -123,7 +123,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 class TlsFiles:
     """PEM files for the TLS of a client side. The URL decides whether TLS is used."""
 
-    #: trusted certificate authorities; empty: those of the system
+    #: trusted certificate authorities; empty: the authorities of the system
     ca: str = ""
     #: the client certificate, with its chain; empty: none
     certificate: str = ""

@@ -4,7 +4,7 @@ Rules:
 1. A broken stream is resumed with SubscribeToTask and the id of the last seen event. Without ids the agent's
    snapshot comes first, and for a task that has ended meanwhile the task itself.
 2. A stream that ends although its task is not at rest counts as broken, unless resuming it brings no event:
-   without an id its task is looked at then, and what broke the stream before is the error.
+   without an id its task is looked at then, and the error of the break before is raised.
 3. Attempts without a new event are limited in number, with exponential backoff and jitter between them.
 4. Only errors of an outage lead to an attempt. A stream that fails before its task is known is not resumed.
 """

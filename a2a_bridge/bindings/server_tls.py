@@ -145,7 +145,7 @@ class ServerTls:
         _log.info("new connections get the certificate that %s holds now", self._paths["certificate"])
 
     def _signature(self) -> tuple[tuple[int, int, int] | None, ...]:
-        """What changes when a file is written or replaced; None for a file that cannot be seen."""
+        """A mark that changes when a file is written or replaced; None for a file that cannot be seen."""
         found: list[tuple[int, int, int] | None] = []
         for path in self._paths.values():
             try:
@@ -235,7 +235,7 @@ class ServerTls:
 
 
 class _Following(ssl.SSLContext):
-    """A context whose connections are those of the current one: servers keep one context for ever."""
+    """A context that makes connections of the current context: servers keep one context for ever."""
 
     _current: Callable[[], Material]
 

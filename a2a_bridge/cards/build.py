@@ -11,8 +11,8 @@ Rules:
    the last, and none of them dials a URL. `GrpcUrls` selects other forms.
 4. With an interface of 0.x the document has the members of 0.x too (see `dual`), and is also served at the
    path of 0.2. `url` is the first interface of the newest 0.x version. `additionalInterfaces` lists the
-   interfaces of 0.x, including that one (A2A 0.3, 5.6.2): per transport those of the newest 0.x version,
-   without duplicates. With interfaces of 1.0 only it is a card of 1.0.
+   interfaces of 0.x, including that one (A2A 0.3, 5.6.2): per transport the interfaces of the newest 0.x
+   version, without duplicates. With interfaces of 1.0 only it is a card of 1.0.
 5. Some readers reject a whole card because of one interface. So a reader can select bindings
    (`?binding=JSONRPC&binding=HTTP%2BJSON`), and an operator can leave bindings out of the card while they are
    served. Nothing else in a request takes a binding out of the card.
@@ -102,7 +102,7 @@ class Mounted:
 
     #: as it was declared
     interface: hub.AgentInterface
-    #: the kind of listener: "http", "grpc" or that of another transport
+    #: the kind of listener: "http", "grpc" or the kind of another transport
     family: str
     #: of the listener
     address: ListenAddress
@@ -146,12 +146,12 @@ class Advertisement:
     `host:port` or URL of the gRPC interfaces; `https://` and port 443 mean TLS. secure: whether the HTTP
     listeners of this process use TLS. grpc_urls: see `GrpcUrls`. grpc_secure: whether gRPC URLs have the
     scheme https. bindings, versions: those that the card lists; empty for all that are mounted. carries:
-    whether the card is that of a remote agent: then content that only an older version has stays in it for
+    whether the card is of a remote agent: then content that only an older version has stays in it for
     further bridges. Agents of this process never have any. grpc_here: for gRPC without a listener of its own:
     whether the server below can carry it. The card lists it then, at the host and port of the request, unless
     the application is mounted below a path, which gRPC does not have. prefix: the path of the agent on a host
     that it shares with others, which base URLs have already; gRPC finds such an agent by its tenant. sign:
-    signs a card as JSON, except for readers of 0.2, which has no signatures. Then all addresses are those of
+    signs a card as JSON, except for readers of 0.2, which has no signatures. Then all addresses belong to
     `public_url` and of the listeners: callers choose the Host header, and must not get a signature for a URL
     of theirs.
     """

@@ -1,4 +1,4 @@
-"""The page for people who open the address of an agent in a browser: what it is, and how to call it.
+"""The page for people who open the address of an agent in a browser: its description, and how to call it.
 
 Rules:
 1. It shows what the public card says, and nothing else. Everything of the card is escaped, and shell words in
@@ -167,7 +167,7 @@ def _curl(url: str, dialect: Dialect, body: Any) -> str:
 
 
 def _grpcurl(one: hub.AgentInterface, dialect: Dialect) -> str:
-    # The JSON of a message of protobuf is that of HTTP+JSON.
+    # A message of protobuf has the same JSON as over HTTP+JSON.
     call, body = _row(dialect, GRPC), _row(dialect, HTTP_JSON)
     if call is None or body is None:
         return ""

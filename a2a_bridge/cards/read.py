@@ -11,7 +11,7 @@ Rules:
    card with members of 0.x, `protocolVersion` is one of those and does not apply to `supportedInterfaces`.
 4. A card without interfaces is rejected.
 5. What can mean one thing only is read as that: a binding in other letters (`jsonrpc`, `JSON-RPC`), a version
-   without a minor one or with a `v` (`1`, `v1.0`), a URL that is relative to that of the card.
+   without a minor one or with a `v` (`1`, `v1.0`), a URL that is relative to the URL of the card.
 """
 
 from __future__ import annotations

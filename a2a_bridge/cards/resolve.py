@@ -3,7 +3,7 @@
 Rules (spec 8.2, 8.6):
 1. A URL of a document (its path ends in .json, or it has a query) is fetched unchanged. Any other URL is a
    base: its well-known path is tried first, then the well-known path of its origin, unless `exact`. The card
-   of the origin may be that of another agent, so the result says where the card was found.
+   of the origin may be the card of another agent, so the result says where the card was found.
 2. A card is cached for its max-age and then revalidated with If-None-Match and If-Modified-Since.
 3. Cards are public, so the credentials of callers are never sent. Credentials that an operator configured in
    the Fetch are.
@@ -195,7 +195,7 @@ async def locate(url: str, fetch: Fetch, *, exact: bool = False, check: CheckCar
 
 
 def card_locations(url: str, *, exact: bool = False) -> list[str]:
-    """The URLs of the card of `url`, in the order to try. exact: without those of its origin."""
+    """The URLs of the card of `url`, in the order to try. exact: without the URLs of its origin."""
     parts = urlsplit(url)
     if parts.query or parts.path.endswith(".json"):
         return [url]

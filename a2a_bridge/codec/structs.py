@@ -33,7 +33,7 @@ around it.
 OBJECT_LEVELS, ARRAY_LEVELS = 3, 2
 
 BARE_LEVELS = LEVELS - OBJECT_LEVELS
-"""The same for a Value that is not an object: versions whose data parts are objects wrap it in one."""
+"""The same for a Value that is not an object: versions whose data parts are objects wrap the Value."""
 
 EXACT_INTEGER = 2**53 - 1
 """Up to this value every integer is a double, and every such double is a safe integer in JavaScript."""

@@ -53,12 +53,12 @@ def expect_members() -> None:
 
 
 def folded(name: str) -> str:
-    """What the spellings of one name have in common for readers that are not strict."""
+    """The common form of all spellings of a name, for readers that are not strict."""
     return name.replace("_", "").replace("-", "").casefold()
 
 
 def folded_names(names: Iterable[str]) -> frozenset[str]:
-    """What spellings of the names have in common."""
+    """The common forms of the spellings of the names."""
     return frozenset(map(folded, names))
 
 

@@ -29,8 +29,8 @@ _CACHED = 1 << 14
 
 
 class _Varints(dict[int, str]):
-    """Varints by number, made on demand; those of one or two bytes are cached. Negative ones take
-    ten bytes.
+    """Varints by number, made on demand; varints of one or two bytes are cached. Negative numbers
+    take ten bytes.
     """
 
     def __missing__(self, number: int) -> str:
@@ -108,7 +108,7 @@ def describe(value: Json) -> str:
 
 
 def integer(value: Json, low: int, high: int) -> int:
-    """An integer within inclusive bounds, from a number or from text such as that of a query parameter."""
+    """An integer within inclusive bounds, from a number or from text, such as a query parameter."""
     number: int
     if type(value) is int:
         number = value

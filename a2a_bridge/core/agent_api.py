@@ -63,7 +63,7 @@ def _unsupported_error(call: Call[Any, Any]) -> A2AError:
 
 
 def service_of(agent: object) -> Service:
-    """A service of an agent whose methods are named as in METHODS. Calls of methods that it lacks are
+    """The service of an agent whose methods are named as in METHODS. Calls of methods that it lacks are
     rejected with UNSUPPORTED_OPERATION.
     """
     return _AgentService(agent)

@@ -153,7 +153,7 @@ class A2AError(Exception):
     violations: the invalid members (google.rpc.BadRequest).
     metadata: string to string (google.rpc.ErrorInfo.metadata).
     details: further details as ProtoJSON of Any, each with `@type`; forwarded unchanged.
-    code: the JSON-RPC number of a peer if no reason has it; otherwise that of the reason.
+    code: the JSON-RPC number of a peer if no reason has it; otherwise the number of the reason.
     name: the ErrorInfo.reason of a peer if no reason has it; otherwise the name of the reason.
     blame: PEER for an error of a dialled agent, CALLER for bad input, SELF for our own errors.
     retry_after: seconds after which to retry, for UNAVAILABLE and RESOURCE_EXHAUSTED.

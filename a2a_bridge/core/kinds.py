@@ -55,7 +55,7 @@ def check_options(given: object, kind: type[Any], name: str = "options") -> None
         raise TypeError(text)
 
 
-def _lacks(given: object, protocol: type[Any], name: str) -> bool:
+def lacks(given: object, protocol: type[Any], name: str) -> bool:
     """True if an object lacks a member, or has only the method of the protocol, which does nothing."""
     if not hasattr(given, name):
         return True
@@ -76,7 +76,7 @@ def _find_missing(given: object, protocol: type[Any], prefix: str = "") -> list[
     for name in {**types, **vars(protocol)}:
         if name.startswith("_"):
             continue
-        if _lacks(given, protocol, name):
+        if lacks(given, protocol, name):
             found.append(prefix + name)
         elif getattr(types.get(name), "_is_protocol", False):
             found += _find_missing(getattr(given, name), types[name], f"{prefix}{name}.")

@@ -120,7 +120,7 @@ def add_artifact(task: hub.Task, event: hub.TaskArtifactUpdateEvent) -> None:
         present.extensions[:] = dict.fromkeys(present.extensions)
 
 
-#: members of a task that `advance_to` does not just merge; the ids are those of the task already
+#: members of a task that `advance_to` does not just merge; the ids are equal already
 _OWN_RULE = frozenset({"id", "context_id", "status", "artifacts", "history"})
 
 

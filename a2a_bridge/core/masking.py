@@ -62,9 +62,9 @@ class Secrets:
     def of(
         cls, parameters: Mapping[str, str], query: Mapping[str, str] = NOTHING, names: Collection[str] = ()
     ) -> Secrets:
-        """Those of a connection. parameters: headers; query: its members; names: further ones of both, in
-        lower case. What a user adds to a request may be a credential under any name, but only one that says
-        so makes its value one in other places, too.
+        """The secrets of a connection. parameters: headers; query: its members; names: further names of
+        both, in lower case. An addition of a user to a request may be a credential under any name. But only a
+        name that says so makes its value a credential in other places, too.
         """
         found = set(query.values())
         for name, value in parameters.items():

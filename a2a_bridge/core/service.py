@@ -139,7 +139,7 @@ def compose(service: Service, *middleware: Middleware) -> Service:
 
 
 def _check(wrapped: Any, wrap: Middleware) -> Service:
-    """What a middleware has returned. Raises TypeError for anything but a service."""
+    """The result of a middleware. Raises TypeError for anything but a service."""
     if callable(getattr(wrapped, "unary", None)) and callable(getattr(wrapped, "stream", None)):
         service: Service = wrapped
         return service

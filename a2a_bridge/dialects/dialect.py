@@ -140,7 +140,7 @@ class RowExtras(Generic[Address, Wire]):
     response: Beside[Wire] | None = None
     #: the row for one request, given the request and the caller's parameters (server side, before
     #: decode_request; for the whole call except errors), for operations with several variants, which are
-    #: answered in that of the request. Clients use the row unchanged
+    #: answered in the variant of the request. Clients use the row unchanged
     variant: Callable[[Wire, Mapping[str, str]], Row[Address, Wire]] | None = None
     #: the row for one call, given its context (client side, before encode_request)
     for_agent: Callable[[CallContext], Row[Address, Wire]] | None = None
@@ -153,7 +153,7 @@ class RowExtras(Generic[Address, Wire]):
     #: a request without the members that strict readers of the version reject (client side, after
     #: encode_request, for agents with Quirks.strict_json)
     strict: Callable[[Wire], Wire] | None = None
-    #: the version's names of members in errors; None if they are those of the hub
+    #: the version's names of members in errors; None if the hub has the same
     names: MemberNames | None = None
     #: service parameters that the client side sends with the request
     parameters: Mapping[str, str] | None = None

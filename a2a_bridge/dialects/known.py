@@ -160,7 +160,7 @@ GROUP = "a2a_bridge.dialects"
 
 
 class KnownDialects(Sequence[Dialect]):
-    """All known versions: those of entry points first, then the built-in ones, newest first.
+    """All known versions: first the versions of entry points, then the built-in versions, newest first.
 
     The first read raises ValueError for an entry point that names no dialect, and for two dialects of one
     version.

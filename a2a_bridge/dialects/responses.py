@@ -157,7 +157,7 @@ def _is_older(wire: Json) -> bool | None:
 
 
 def with_older_names(wire: Json) -> Json:
-    """A copy of a tree in which the 1.0 names of states and roles are replaced by those of 0.x. Iterative."""
+    """A copy of a tree with the names of 0.x for the 1.0 names of states and roles. Iterative."""
     top: list[Any] = [wire]
     rest: list[Any] = [top]
     while rest:

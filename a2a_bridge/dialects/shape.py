@@ -158,7 +158,7 @@ class _Compiler:
         return tree
 
     def compile(self) -> None:
-        """Writes the functions, after those of the shapes within."""
+        """Writes the functions, after the functions of the shapes within."""
         with BUILDING:
             if self._encode in _LIBRARY:
                 return  # another thread has compiled it

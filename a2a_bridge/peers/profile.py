@@ -52,7 +52,7 @@ class Quirks:
     events_only: bool = False
     #: HTTP+JSON of 0.x is parsed without unknown members, those younger than v0.3.0 included
     strict_json: bool = False
-    #: push configurations of 1.0 have the shape of a draft (see dialects/v1_0/draft.py)
+    #: push configurations of 1.0 have the shape of a draft (see dialects/v1_0/forms.py)
     draft_push_configs: bool = False
     #: the longest line of an event stream that is read, in bytes; 0 for any. Longer lines are dropped in
     #: silence
@@ -122,8 +122,8 @@ class CallerSigns:
         return {**values, "user-agent": f"{self.user_agent}/1"} if self.user_agent else values
 
     def match(self, user_agent: str, headers: Mapping[str, str]) -> bool:
-        """Whether a request with this user agent and these headers has the signs. headers: those of the table
-        only.
+        """Whether a request with this user agent and these headers has the signs. headers: only the headers
+        of the table.
         """
         if self.user_agent == "" and user_agent:
             return False

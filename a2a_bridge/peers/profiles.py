@@ -131,7 +131,7 @@ PROFILES: tuple[Profile, ...] = (
         },
     ),
     Profile(
-        # Its requests look like those of 0.3, also those for the card: the same headers in the same order.
+        # Its requests look like requests of 0.3, also for the card: the same headers in the same order.
         "a2a-java-1-alpha",
         "a2a-java 1.0.0.Alpha3 (io.github.a2asdk), which sends no A2A-Version",
         quirks=Quirks(exact_cards=True),

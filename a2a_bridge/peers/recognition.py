@@ -92,8 +92,8 @@ def add_profile(profile: Profile) -> None:
 
 
 def profiles() -> Profiles:
-    """The table: profiles that were added, those of entry points of group `a2a_bridge.peers`, those of the
-    bridge.
+    """The table: profiles that were added, profiles of entry points of group `a2a_bridge.peers`, profiles of
+    the bridge.
 
     An entry point names a Profile, or a function without arguments that returns several.
     """

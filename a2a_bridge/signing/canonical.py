@@ -8,7 +8,7 @@ Rules:
    1.0 does not know stay as they are.
 3. Signers differ, so there are several texts of one card: the whole card; its members of 1.0 alone, which is
    what a reader of the protobuf message sees; and of these the ones with content, without empty strings,
-   lists and objects at any depth. The last text is not that of the specification. The SDKs for Python and
+   lists and objects at any depth. The last text is not in the specification. The SDKs for Python and
    JavaScript make it and accept no other one, so without it their users cannot verify a card with any empty
    member, such as the scopes of an API key.
 4. Some empty members have a meaning, and the last text does not cover it: without the requirement
@@ -38,7 +38,7 @@ SPARSE = "urn:a2a-bridge:sparse-card:v1"
 #: the member without which there are no members of 1.0 to speak of
 INTERFACES = "supportedInterfaces"
 
-#: members of 0.x beside those of 1.0, by the message that they stand in
+#: members of 0.x beside members of 1.0, by their message
 _OLDER = {
     "AgentCard": {
         "additionalInterfaces",

@@ -20,8 +20,9 @@ Rules for verifying:
 4. A header with `crit` is rejected, because no extension is understood, as is one with `b64`.
 5. A key with a member `exp` (seconds since the epoch) counts until then.
 6. One valid signature is enough. The result is the part of the document that it covers, and only that may be
-   read. Members outside of it are rejected unless they are those of 0.x beside 1.0, or empty ones without a
-   meaning (see `canonical`). A signature that is marked as one over less than the card says does not count.
+   read. Members outside of it are rejected unless they are members of 0.x beside 1.0, or empty members
+   without a meaning (see `canonical`). A signature that is marked as one over less than the card says does
+   not count.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ class ReceivedCard:
 
     def __init__(self, document: bytes) -> None:
         self._card = _parse(document, "the card")
-        #: those whose headers can be used
+        #: the signatures with usable headers
         self.signatures: list[Signature] = []
         #: why the others cannot
         self.problems: list[str] = []

@@ -10,7 +10,7 @@ import pytest
 
 from a2a_bridge.app.peer import Peer
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.agent_api import METHODS, A2AService, Client, service_of
+from a2a_bridge.core.agent_api import METHODS, Client, service_of
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Event, Events
@@ -55,17 +55,15 @@ def test_operations_are_values_with_an_identity() -> None:
 def test_every_operation_has_its_method_everywhere() -> None:
     assert list(METHODS) == list(ops.ALL)
     assert [snake(name) for name in NAMES] == list(METHODS.values())
-    assert methods(A2AService) == set(METHODS.values())
     assert methods(Client) == set(METHODS.values())
 
 
 @each("operation", ops.ALL)
 def test_methods_have_the_types_of_their_operation(operation: ops.Operation[Any, Any]) -> None:
-    method = getattr(A2AService, METHODS[operation])
-    hints = get_type_hints(method)
-    assert hints["request"] is operation.request
-    assert hints["context"] is CallContext
-    given = hints["return"]
+    method = getattr(Engine(EchoAgent()), METHODS[operation])
+    request, context, given = get_type_hints(method).values()
+    assert request is operation.request
+    assert context is CallContext
     if isinstance(operation, ops.Streaming):
         assert operation.response is hub.StreamResponse
         assert given == Events
@@ -127,8 +125,8 @@ async def test_an_operation_of_a_later_version_is_unsupported() -> None:
     assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
 
 
-class OnlyTasks(A2AService):
-    """It has one method of its own; the protocol's do nothing."""
+class OnlyTasks:
+    """It has one method."""
 
     async def get_task(self, request: hub.GetTaskRequest, _: CallContext, /) -> hub.Task:
         return hub.Task(id=request.id)

@@ -28,7 +28,7 @@ from a2a_bridge.dialects.dialect import CardForm
 from a2a_bridge.dialects.known import normalise
 from a2a_bridge.dialects.scalars import a_string, an_array, an_object
 from a2a_bridge.dialects.unmapped import same
-from a2a_bridge.dialects.v0_1.stash import Unit, coders, decode_unit, encode_unit, without_nulls
+from a2a_bridge.dialects.v0_1.parts import Unit, coders, decode_unit, encode_unit, without_nulls
 from a2a_bridge.dialects.v0_3.card import decode_card, encode_card
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

@@ -106,8 +106,8 @@ def main_interface(interfaces: Sequence[hub.AgentInterface], version: str = "") 
 
 
 def places(interfaces: Iterable[hub.AgentInterface]) -> list[hub.AgentInterface]:
-    """The 0.x interfaces that one version can list: per transport those of the newest version, each address
-    once.
+    """The 0.x interfaces that one version can list: per transport the interfaces of the newest version, each
+    address once.
     """
     # One version is written for all of them, and some readers use the last address of a transport.
     old = [one for one in interfaces if is_old(one)]
@@ -240,7 +240,7 @@ _SPELLED = {
     if not name.islower()
 }
 _ANY = "*"
-#: the members of a card that hold objects or lists of objects, other than those of free JSON
+#: the members of a card that hold objects or lists of objects, but no free JSON
 _OBJECTS: dict[str, Any] = {
     "capabilities": {"extensions": {}},
     "skills": {},

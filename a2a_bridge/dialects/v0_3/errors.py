@@ -1,4 +1,4 @@
-"""Errors as 0.3 encodes them on each binding (spec 0.3.0, section 8). Their details are those of 1.0.
+"""Errors as 0.3 encodes them on each binding (spec 0.3.0, section 8). Their details are the same as in 1.0.
 
 The text of 0.3 defines numbers and default messages. For HTTP+JSON and gRPC the format follows the servers of
 that version: their own HTTP statuses, their own gRPC statuses, the name of the type beside or before the

@@ -32,7 +32,7 @@ class Models:
     def __init__(
         self, rows: Iterable[Row[str, Any]], card: CardForm, event: Conversion, encode_error: Coder
     ) -> None:
-        """rows, encode_error: those of JSON-RPC."""
+        """rows, encode_error: of JSON-RPC."""
         by_method = {row.address: row for row in rows}
         send, query = by_method["message/send"], by_method["tasks/get"]
         #: the name of a model, the message of the hub, the writer and the reader of their tree

@@ -218,7 +218,7 @@ def by(
 ) -> Discriminator:
     """The discriminator of a union.
 
-    find: an object -> its discriminating value, such as that of its `kind`; "" for none. branches: value ->
+    find: an object -> its discriminating value, such as its `kind`; "" for none. branches: value ->
     class; `*` is any other value.
     expected: the problem text if there is no value. about: the member with the value; if it is present and
     wrong, the problem text lists the valid values instead.

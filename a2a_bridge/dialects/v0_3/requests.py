@@ -88,7 +88,7 @@ def explicit_send(tree: Any, older: bool) -> Any:
 
 
 _ID = Member("id", always=True)
-# Required here, so that an error has the name of this version and not that of the hub.
+# Required here, so that an error has the name of this version and not the name of the hub.
 _TASK_ID = Member("id", of="taskId", always=True, required=True)
 
 #: TaskQueryParams

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from a2a_bridge.codec import DecodeError
-from a2a_bridge.dialects.v0_1 import card, events, messages, params, parts
-from a2a_bridge.dialects.v0_1.stash import STASH
+from a2a_bridge.dialects.v0_1 import card, messages, parts, requests
+from a2a_bridge.dialects.v0_1.parts import STASH
 from a2a_bridge.testing.each import each
 
 TASK: dict[str, Any] = {"id": "t", "status": {"state": "working"}}
@@ -41,15 +41,15 @@ def test_a_task_without_a_session_has_an_empty_context() -> None:
 
 def test_the_id_in_the_parameters_is_the_task_of_the_message() -> None:
     wire = {"id": "t", "sessionId": "s", "message": {"role": "user", "parts": []}}
-    message = params.decode_send(wire)["message"]
+    message = requests.decode_send(wire)["message"]
     assert (message["taskId"], message["contextId"]) == ("t", "s")
-    assert params.encode_send(params.decode_send(wire)) == wire
+    assert requests.encode_send(requests.decode_send(wire)) == wire
 
 
 def test_ids_in_the_message_itself_do_not_count() -> None:
     wire = {"id": "t", "message": {"role": "user", "parts": [], "taskId": "other", "contextId": None}}
-    assert params.decode_send(wire)["message"]["taskId"] == "t"
-    assert params.encode_send(params.decode_send(wire)) == wire
+    assert requests.decode_send(wire)["message"]["taskId"] == "t"
+    assert requests.encode_send(requests.decode_send(wire)) == wire
 
 
 def test_a_message_gets_an_id_from_its_content_and_place() -> None:
@@ -114,8 +114,8 @@ def test_states_that_0_1_lacks_are_downgraded_and_kept_in_metadata(true: str, sh
     assert wire["status"] == {"state": shown}
     assert messages.decode_task(wire) == tree
     event = status_event(true, final=False)
-    assert events.encode_event(event)["status"] == {"state": shown}
-    assert events.decode_event(events.encode_event(event)) == event
+    assert messages.encode_event(event)["status"] == {"state": shown}
+    assert messages.decode_event(messages.encode_event(event)) == event
 
 
 def test_a_mark_that_does_not_fit_the_state_is_metadata_like_any_other() -> None:
@@ -168,10 +168,10 @@ def test_an_index_that_is_none_is_named(index: Any) -> None:
 
 def test_chunk_flags_move_to_the_event_and_back() -> None:
     wire = {"id": "t", "artifact": {"index": 0, "parts": [], "append": True, "lastChunk": False}}
-    tree = events.decode_event(wire)
+    tree = messages.decode_event(wire)
     assert (tree["append"], tree["lastChunk"]) == (True, False)
     assert tree["artifact"] == {"artifactId": "index-0", "parts": []}
-    assert events.encode_event(tree) == wire
+    assert messages.encode_event(tree) == wire
 
 
 def test_chunk_flags_of_an_artifact_in_a_task_stay_there() -> None:
@@ -183,27 +183,27 @@ def test_chunk_flags_of_an_artifact_in_a_task_stay_there() -> None:
 
 
 def test_an_event_names_its_task_by_id() -> None:
-    tree = events.decode_event({"id": "t", "status": {"state": "completed"}, "final": True})
+    tree = messages.decode_event({"id": "t", "status": {"state": "completed"}, "final": True})
     assert tree == status_event("completed", final=True)
 
 
 def test_final_is_false_by_default() -> None:
     wire = {"id": "t", "status": {"state": "completed"}}
-    assert events.decode_event(wire)["final"] is False
-    assert events.encode_event(events.decode_event(wire)) == wire
+    assert messages.decode_event(wire)["final"] is False
+    assert messages.encode_event(messages.decode_event(wire)) == wire
 
 
 def test_an_event_with_final_and_without_an_artifact_is_a_status() -> None:
     wire = {"id": "t", "status": {"state": "working"}, "final": False, "artifacts": []}
-    assert events.decode_event(wire)["kind"] == "status-update"
+    assert messages.decode_event(wire)["kind"] == "status-update"
 
 
 def test_a_task_that_an_agent_sends_as_an_event_is_read_as_one() -> None:
-    assert events.decode_event(task(sessionId="s"))["kind"] == "task"
+    assert messages.decode_event(task(sessionId="s"))["kind"] == "task"
 
 
 def test_an_event_has_its_session_if_it_is_known() -> None:
-    assert events.encode_event(status_event("working", contextId="c", final=False))["sessionId"] == "c"
+    assert messages.encode_event(status_event("working", contextId="c", final=False))["sessionId"] == "c"
 
 
 def test_a_message_is_answered_as_a_marked_completed_task() -> None:
@@ -213,24 +213,24 @@ def test_a_message_is_answered_as_a_marked_completed_task() -> None:
         "messageId": "m",
         "parts": [{"kind": "text", "text": "hi"}],
     }
-    wire = events.encode_result(message)
+    wire = messages.encode_result(message)
     assert wire["id"] == "m"
     assert wire["status"]["state"] == "completed"
     assert wire["status"]["message"]["parts"] == [{"type": "text", "text": "hi"}]
     assert "artifacts" not in wire
-    assert events.decode_result(wire) == message
+    assert messages.decode_result(wire) == message
 
 
 def test_a_message_in_a_stream_is_a_marked_completed_status() -> None:
     message = {"kind": "message", "role": "agent", "messageId": "m", "parts": [], "taskId": "t"}
-    wire = events.encode_event(message)
+    wire = messages.encode_event(message)
     assert (wire["id"], wire["status"]["state"], wire["final"]) == ("t", "completed", True)
-    assert events.decode_event(wire) == message
+    assert messages.decode_event(wire) == message
 
 
 def test_a_completed_task_without_the_mark_is_no_message() -> None:
     said = {"role": "agent", "parts": []}
-    tree = events.decode_result(task(status={"state": "completed", "message": said}))
+    tree = messages.decode_result(task(status={"state": "completed", "message": said}))
     assert tree["kind"] == "task"
 
 
@@ -379,18 +379,18 @@ def test_a_part_that_only_resembles_ours_is_unchanged(tree: Any) -> None:
 
 def test_no_history_is_asked_for_unless_a_number_is_given() -> None:
     message = {"role": "user", "parts": []}
-    absent = params.decode_send({"id": "t", "message": message})
+    absent = requests.decode_send({"id": "t", "message": message})
     assert absent["configuration"] == {"blocking": True, "historyLength": 0}
-    some = params.decode_send({"id": "t", "message": message, "historyLength": 3})
+    some = requests.decode_send({"id": "t", "message": message, "historyLength": 3})
     assert some["configuration"] == {"blocking": True, "historyLength": 3}
-    assert params.decode_query({"id": "t"})["historyLength"] == 0
+    assert requests.decode_query({"id": "t"})["historyLength"] == 0
 
 
 def test_who_asks_for_all_the_history_asks_for_a_large_number() -> None:
-    assert params.encode_query({"id": "t"}) == {"id": "t", "historyLength": params.EVERYTHING}
-    sent = params.encode_send({"message": {"kind": "message", "taskId": "t", "parts": []}})
-    assert sent["historyLength"] == params.EVERYTHING
-    assert "configuration" not in params.decode_send(sent)
+    assert requests.encode_query({"id": "t"}) == {"id": "t", "historyLength": requests.EVERYTHING}
+    sent = requests.encode_send({"message": {"kind": "message", "taskId": "t", "parts": []}})
+    assert sent["historyLength"] == requests.EVERYTHING
+    assert "configuration" not in requests.decode_send(sent)
 
 
 def test_other_configuration_is_carried() -> None:
@@ -398,7 +398,7 @@ def test_other_configuration_is_carried() -> None:
         "message": {"kind": "message", "taskId": "t", "messageId": "m", "parts": []},
         "configuration": {"blocking": False, "acceptedOutputModes": ["text"], "historyLength": 0},
     }
-    assert params.decode_send(params.encode_send(tree)) == tree
+    assert requests.decode_send(requests.encode_send(tree)) == tree
 
 
 def test_the_push_notification_of_a_message_is_part_of_its_configuration() -> None:
@@ -411,27 +411,27 @@ def test_the_push_notification_of_a_message_is_part_of_its_configuration() -> No
             "authentication": {"schemes": [], "realm": "r"},
         },
     }
-    config = params.decode_send(wire)["configuration"]["pushNotificationConfig"]
-    assert config == {**wire["pushNotification"], "id": params.ONLY_CONFIG}
-    assert params.encode_send(params.decode_send(wire)) == wire
+    config = requests.decode_send(wire)["configuration"]["pushNotificationConfig"]
+    assert config == {**wire["pushNotification"], "id": requests.ONLY_CONFIG}
+    assert requests.encode_send(requests.decode_send(wire)) == wire
 
 
 def test_a_task_has_one_push_config_without_an_id() -> None:
     wire = {"id": "t", "pushNotificationConfig": {"url": "http://h"}}
-    tree = params.decode_task_config(wire)
+    tree = requests.decode_task_config(wire)
     assert tree == {
         "taskId": "t",
-        "pushNotificationConfig": {"url": "http://h", "id": params.ONLY_CONFIG},
+        "pushNotificationConfig": {"url": "http://h", "id": requests.ONLY_CONFIG},
     }
-    assert params.encode_task_config(tree) == wire
-    assert params.decode_config_query({"id": "t"}) == {
+    assert requests.encode_task_config(tree) == wire
+    assert requests.decode_config_query({"id": "t"}) == {
         "id": "t",
-        "pushNotificationConfigId": params.ONLY_CONFIG,
+        "pushNotificationConfigId": requests.ONLY_CONFIG,
     }
 
 
 def test_a_config_that_is_none_is_null() -> None:
-    assert params.encode_task_config({"taskId": "t", "pushNotificationConfig": {"url": ""}}) == {
+    assert requests.encode_task_config({"taskId": "t", "pushNotificationConfig": {"url": ""}}) == {
         "id": "t",
         "pushNotificationConfig": None,
     }

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from a2a_bridge.codec import dumps, loads
 from a2a_bridge.dialects import unmapped
-from a2a_bridge.dialects.v0_1.params import EVERYTHING
-from a2a_bridge.dialects.v0_1.requests import ROWS
+from a2a_bridge.dialects.v0_1.requests import EVERYTHING, ROWS
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.strategies import messages
 

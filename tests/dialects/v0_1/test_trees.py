@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 
 from a2a_bridge.dialects.unmapped import same
-from a2a_bridge.dialects.v0_1 import card, events, messages, params, parts
-from a2a_bridge.dialects.v0_1.stash import STASH, encode_unit
+from a2a_bridge.dialects.v0_1 import card, messages, parts, requests
+from a2a_bridge.dialects.v0_1.parts import STASH, encode_unit
 from a2a_bridge.testing.each import each
 from tests.dialects.v0_1 import payloads
 
@@ -34,29 +34,29 @@ def test_any_message_comes_back(wire: Any) -> None:
 @given(payloads.tasks)
 def test_any_task_comes_back(wire: Any) -> None:
     assert same(messages.encode_task(messages.decode_task(wire)), wire)
-    assert same(events.encode_result(events.decode_result(wire)), wire)
+    assert same(messages.encode_result(messages.decode_result(wire)), wire)
 
 
 @given(payloads.status_events | payloads.artifact_events)
 def test_any_event_comes_back(wire: Any) -> None:
-    assert same(events.encode_event(events.decode_event(wire)), wire)
+    assert same(messages.encode_event(messages.decode_event(wire)), wire)
 
 
 @given(payloads.sends)
 def test_any_parameters_of_a_message_come_back(wire: Any) -> None:
-    assert same(params.encode_send(params.decode_send(wire)), wire)
+    assert same(requests.encode_send(requests.decode_send(wire)), wire)
 
 
 @given(payloads.queries)
 def test_any_parameters_about_a_task_come_back(wire: Any) -> None:
-    assert same(params.encode_query(params.decode_query(wire)), wire)
-    assert same(params.encode_id(params.decode_id(wire)), wire)
-    assert same(params.encode_config_query(params.decode_config_query(wire)), wire)
+    assert same(requests.encode_query(requests.decode_query(wire)), wire)
+    assert same(requests.encode_id(requests.decode_id(wire)), wire)
+    assert same(requests.encode_config_query(requests.decode_config_query(wire)), wire)
 
 
 @given(payloads.task_configs)
 def test_any_push_config_comes_back(wire: Any) -> None:
-    assert same(params.encode_task_config(params.decode_task_config(wire)), wire)
+    assert same(requests.encode_task_config(requests.decode_task_config(wire)), wire)
 
 
 @given(payloads.cards)
@@ -90,15 +90,15 @@ REGULAR: list[tuple[str, Any, Any]] = [
             "artifacts": [{"index": 0, "parts": []}, {"index": 1, "parts": []}],
         },
     ),
-    ("status event", events.decode_event, {"id": "t", "status": {"state": "working"}, "final": False}),
+    ("status event", messages.decode_event, {"id": "t", "status": {"state": "working"}, "final": False}),
     (
         "artifact event",
-        events.decode_event,
+        messages.decode_event,
         {"id": "t", "artifact": {"index": 0, "parts": [], "append": True, "lastChunk": False}},
     ),
     (
         "parameters",
-        params.decode_send,
+        requests.decode_send,
         {
             "id": "t",
             "sessionId": "s",
@@ -107,7 +107,7 @@ REGULAR: list[tuple[str, Any, Any]] = [
             "pushNotification": {"url": "http://h", "authentication": {"schemes": ["Bearer"]}},
         },
     ),
-    ("query", params.decode_query, {"id": "t", "historyLength": 3}),
+    ("query", requests.decode_query, {"id": "t", "historyLength": 3}),
     (
         "card",
         card.decode_tree,
@@ -142,13 +142,13 @@ IRREGULAR: list[tuple[str, Any, Any]] = [
     ("empty session", messages.decode_task, {"id": "t", "sessionId": "", "status": {"state": "working"}}),
     ("null history", messages.decode_task, {"id": "t", "history": None, "status": {"state": "working"}}),
     ("null timestamp", messages.decode_task, {"id": "t", "status": {"state": "working", "timestamp": None}}),
-    ("no final", events.decode_event, {"id": "t", "status": {"state": "working"}}),
-    ("null chunk flags", events.decode_event, {"id": "t", "artifact": {"parts": [], "append": None}}),
-    ("no length", params.decode_send, {"id": "t", "message": {"parts": []}, "historyLength": 0}),
-    ("null length", params.decode_query, {"id": "t", "historyLength": None}),
+    ("no final", messages.decode_event, {"id": "t", "status": {"state": "working"}}),
+    ("null chunk flags", messages.decode_event, {"id": "t", "artifact": {"parts": [], "append": None}}),
+    ("no length", requests.decode_send, {"id": "t", "message": {"parts": []}, "historyLength": 0}),
+    ("null length", requests.decode_query, {"id": "t", "historyLength": None}),
     (
         "null token",
-        params.decode_task_config,
+        requests.decode_task_config,
         {"id": "t", "pushNotificationConfig": {"url": "", "token": None}},
     ),
     ("null card member", card.decode_tree, {"name": "n", "documentationUrl": None}),

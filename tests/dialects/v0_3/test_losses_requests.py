@@ -19,8 +19,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import V0_2_5, V0_3, V1_0, annotation, unmapped
 from a2a_bridge.dialects import reader as irregular
 from a2a_bridge.dialects.dialect import JSONRPC, ErrorReply
-from a2a_bridge.dialects.v0_3 import proto_requests as names
-from a2a_bridge.dialects.v0_3 import shapes
+from a2a_bridge.dialects.v0_3 import proto_rows, shapes
 from a2a_bridge.dialects.v0_3.forms import LOSSES
 from a2a_bridge.dialects.v0_3.requests import SEND
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -278,8 +277,8 @@ def test_L20_signatures_of_a_card_come_back() -> None:
 
 @pytest.mark.parametrize("task", ["t", "a/b", "100%", "é", "a%2Fb"])
 def test_L21_ids_in_resource_names_are_not_cut(task: str) -> None:
-    assert names.decode_task(names.encode_task(task)) == task
-    assert names.decode_config(names.encode_config(task, task)) == (task, task)
+    assert proto_rows.decode_task(proto_rows.encode_task(task)) == task
+    assert proto_rows.decode_config(proto_rows.encode_config(task, task)) == (task, task)
 
 
 # L22 streams

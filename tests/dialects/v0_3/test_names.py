@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects.v0_3 import proto_requests as names
+from a2a_bridge.dialects.v0_3 import proto_rows
 from a2a_bridge.testing.each import each
 
 IDS = st.text(st.sampled_from("/%2F5f25a1 ö") | st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -18,9 +18,9 @@ IDS = st.text(st.sampled_from("/%2F5f25a1 ö") | st.characters(exclude_categorie
 @example(task_id="%2F", config_id="%25")
 @example(task_id="%%2f/", config_id="%2")
 def test_every_id_survives_in_a_name(task_id: str, config_id: str) -> None:
-    assert names.decode_task(names.encode_task(task_id)) == task_id
-    assert names.decode_parent(names.encode_task(task_id)) == task_id
-    assert names.decode_config(names.encode_config(task_id, config_id)) == (task_id, config_id)
+    assert proto_rows.decode_task(proto_rows.encode_task(task_id)) == task_id
+    assert proto_rows.decode_parent(proto_rows.encode_task(task_id)) == task_id
+    assert proto_rows.decode_config(proto_rows.encode_config(task_id, config_id)) == (task_id, config_id)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_every_id_survives_in_a_name(task_id: str, config_id: str) -> None:
     ],
 )
 def test_only_necessary_characters_are_escaped(task_id: str, name: str) -> None:
-    assert names.encode_task(task_id) == name
+    assert proto_rows.encode_task(task_id) == name
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_only_necessary_characters_are_escaped(task_id: str, name: str) -> None:
     ],
 )
 def test_parents_are_read_in_every_variant_they_have_had(parent: str) -> None:
-    assert names.decode_parent(parent) == "t"
+    assert proto_rows.decode_parent(parent) == "t"
 
 
 @pytest.mark.parametrize("name", ["tasks/t/pushNotificationConfigs", "tasks/t/pushNotificationConfigs/"])
 def test_a_configuration_may_have_no_id_yet(name: str) -> None:
-    assert names.decode_config(name) == ("t", "")
+    assert proto_rows.decode_config(name) == ("t", "")
     with pytest.raises(A2AError) as caught:
-        names.decode_whole_config(name)
+        proto_rows.decode_whole_config(name)
     assert caught.value.violations[0].field == "name"
 
 
@@ -66,11 +66,11 @@ def test_a_configuration_may_have_no_id_yet(name: str) -> None:
 )
 def test_an_invalid_task_name_is_rejected_as_a_whole(name: str) -> None:
     with pytest.raises(A2AError) as caught:
-        names.decode_task(name)
+        proto_rows.decode_task(name)
     assert caught.value.reason is Reason.INVALID_PARAMS
     assert [violation.field for violation in caught.value.violations] == ["name"]
 
 
 def test_an_empty_name_counts_as_missing() -> None:
     with pytest.raises(A2AError, match="parent: is required"):
-        names.decode_parent("")
+        proto_rows.decode_parent("")

@@ -26,7 +26,7 @@ HTTP_2_ONLY = "the agent speaks HTTP/2 only; where this is its gRPC port, write 
 
 class _Connection(ResponseHandler):
     """A connection that is not used again after a response that nobody asked for: the next call, of another
-    caller perhaps, would get it, and each further one that of the call before.
+    caller perhaps, would get it, and each further call the error of the call before.
 
     Closing it drops the rest of a request: a peer that reads nothing would keep it in memory for ever.
     """

@@ -50,7 +50,8 @@ Headers = tuple[tuple[str, str], ...]
 
 JSON: Headers = (("Content-Type", "application/json"),)
 A2A_JSON: Headers = (("Content-Type", "application/a2a+json"),)
-#: for answers to GET, which caches of HTTP may keep otherwise: one caller must not get those of another
+#: for answers to GET, which caches of HTTP may keep otherwise: a caller must not get an answer to another
+#: caller
 NO_STORE: Headers = (("Cache-Control", "no-store"),)
 #: X-Accel-Buffering tells nginx to pass events on as they come
 EVENT_STREAM: Headers = (

@@ -74,7 +74,7 @@ _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 
 
 class HeaderParameters(Mapping[str, str]):
-    """Headers as service parameters, without a copy. The extensions are those of both header names
+    """Headers as service parameters, without a copy. The extensions come from both header names
     for them.
     """
 

@@ -191,7 +191,7 @@ class RequestParser:
         return end
 
     def _end_of_chunks(self, data: bytes, at: int) -> tuple[int, bool]:
-        """The end of a chunked body in the data, or the end of the data; and whether it is that of the body.
+        """The end of a chunked body in the data, or the end of the data; and whether the body ends there.
 
         Raises MalformedError.
         """

@@ -6,7 +6,7 @@ Rules:
    does not wait either, all is done before the next look at the network.
 3. A connection has no timer: the host calls `end_late` from time to time.
 4. A client whose request is rejected may still be sending. Its connection is closed for writing only, or the
-   response could be lost; what it sends is thrown away for a while.
+   response could be lost; the data that it sends is thrown away for a while.
 5. A client that reads nothing of its response for a while is cut off, because the response takes memory.
 6. A connection has a share of each turn of the event loop: after `SHARE` bytes it is read again in the next
    one. uvloop would read megabytes of one connection before it looks at another.
@@ -394,7 +394,7 @@ class Connection(asyncio.Protocol):
             self._watch_reader()
 
     def close(self) -> None:
-        """Closes the connection when what has been written is sent."""
+        """Closes the connection when all written data is sent."""
         self._ignores_input = True
         transport = self.transport
         # A TLS transport that is closed twice cannot be asked or aborted any more.

@@ -68,7 +68,7 @@ _HTTP_2 = re.compile(r"\\x00\\x00.{1,4}\\x04\\x00\\x00\\x00\\x00\\x00")
 _UNDECODED = "decode content-encoding"
 _UNREAD = (aiohttp.ClientResponseError, aiohttp.ClientPayloadError)
 
-#: UnicodeError is that of the system's resolver for a host that is no name, RuntimeError that of aiohttp for
+#: the system's resolver raises UnicodeError for a host that is no name, aiohttp raises RuntimeError for
 #: the use of a session or connection that this side has closed
 #: bytes of a stream that are read before other work has its turn
 _TURN = 64 * 1024
@@ -301,7 +301,7 @@ class Exchanger:
     ) -> NoReturn:
         """Raises the A2AError for a failure of the session; see `_raise`. Runs inside `except`.
 
-        url: of the request, if the failure may be that of its connection. answered: a response has begun.
+        url: of the request, if its connection may have failed. answered: a response has begun.
         """
         if self._session.closed:
             if answered or not isinstance(error, RuntimeError):

@@ -171,7 +171,7 @@ class _Client:
         self._forward = tuple(
             name for name in dict.fromkeys((*options.forward, EXTENSIONS_PARAMETER)) if name not in own
         )
-        #: whether calls wait for the connection before they start: its time is not that of the agent
+        #: whether calls wait for the connection before they start: its time is not the time of the agent
         self._awaits_connection = options.connect_patience is not None or options.silence_timeout > 0
         self._closed = False
         #: calls and streams that have not ended, and who waits for their end

@@ -358,7 +358,7 @@ class _Side:
         return self._reject(version_not_supported(text, self.offered), context)
 
     def _reject(self, error: A2AError, context: Exchange) -> Rejection:
-        """Rejects a call of this package with `error`, or with that of a version that contradicts it."""
+        """Rejects a call of this package with `error`, or with the error of a version that contradicts it."""
         try:
             self.accept(0, context)
         except A2AError as other:
@@ -473,8 +473,8 @@ def _event(row: Row[str, bytes], event: Any) -> bytes:
 
 
 def _first_metadata(reply: dict[str, str], event: Event) -> dict[str, str]:
-    """The response parameters of a stream: those of the service, the id of the first event, and whether it is
-    a gap.
+    """The response parameters of a stream: the parameters of the service, the id of the first event, and
+    whether it is a gap.
     """
     if not event.id and not event.gap:
         return reply

@@ -59,7 +59,7 @@ Metadata = Iterable[tuple[str, str | bytes]] | None
 
 def parameters_of(metadata: Metadata) -> dict[str, str]:
     """Metadata as service parameters (spec 3.2.6): entries of one name joined by a comma, binary ones left
-    out. The extensions are those of both names for them.
+    out. The extensions come from both names for them.
     """
     found: dict[str, str] = {}
     for name, value in metadata or ():
@@ -98,7 +98,7 @@ def begins_with_gap(metadata: Metadata) -> bool:
 def reply_metadata(reply: Mapping[str, str], request_metadata: Metadata, dialect: Dialect) -> Pairs:
     """Response parameters as metadata. Raises ValueError as `metadata_of` does.
 
-    request_metadata: that of the request. Activated extensions go back under the names it used.
+    request_metadata: of the request. Activated extensions go back under the names it used.
     """
     parameters = dict(reply)
     if not dialect.declares:

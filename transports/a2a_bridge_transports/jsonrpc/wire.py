@@ -30,7 +30,7 @@ AFTER_RESULT = b"}"
 class Frame(NamedTuple):
     """A JSON-RPC request."""
 
-    #: the id as JSON text; that of the response, null, if the request has none
+    #: the id as JSON text; null, as in the response, if the request has none
     id: bytes
     method: str
     #: of any type; None if absent
