@@ -116,7 +116,7 @@ class ServeOptions(ServeValues):
     limits: Limits | LiveLimits = field(default_factory=Limits)
     #: the listener for operators: metrics, probes and, with `usage`, call counts. None: none
     admin: ListenAddress | None = None
-    #: the metrics of this server; None: those of `admin`, if that is set, else none
+    #: the metrics of this server; None: `admin` makes some, if it is set
     metrics: Metrics | None = None
     #: whether calls are traced; see `middleware.tracing`
     tracing: Tracing = "auto"
@@ -127,7 +127,7 @@ class ServeOptions(ServeValues):
     #: name of the agent on a server with several, for access rules; see `serve_agents`
     name: str = ""
     #: the tasks that a caller of a gateway reaches, if the agent cannot tell callers apart (`keeps_owners`):
-    #: "own": those that it began; "unowned": also those without a known owner; "all": not checked
+    #: "own": tasks that the caller began; "unowned": also tasks without a known owner; "all": not checked
     task_access: TaskAccess = "own"
 
     def __post_init__(self) -> None:

@@ -132,7 +132,7 @@ def _run(
 
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The factory of an event loop; None for that of asyncio. Raises MissingExtraError."""
+    """The factory of an event loop; None for the loop of asyncio. Raises MissingExtraError."""
     factory = None
     if name != "asyncio":
         try:

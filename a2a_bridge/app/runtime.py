@@ -186,7 +186,7 @@ async def serve_gateway(
             one.service,
             build_offered_card(card, candidates, options),
             interfaces,
-            # Of several agents, one that is lost leaves the server ready for the others.
+            # Of several agents, a lost agent leaves the server ready for the others.
             options if shared is not None and shared.prefix else _ready_with(options, one),
             close=one.close,
             rewrites_card=True,

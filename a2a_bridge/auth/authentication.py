@@ -69,7 +69,7 @@ class Opens(Protocol):
 
 @runtime_checkable
 class Lapses(Protocol):
-    """A method whose callers may stop to count while a stream of theirs is open."""
+    """A method whose callers may lose their rights while they have an open stream."""
 
     def counts(self, principal: Principal) -> bool:
         """Whether a caller whom this method has identified would be identified again."""
@@ -173,7 +173,7 @@ class ClientCertificates:
         return hub.SecurityScheme(mtls_security_scheme=hub.MutualTlsSecurityScheme(description=text))
 
     async def identify(self, presented: Presented) -> Principal | None:
-        """The principal of the certificate; None without one that names anybody."""
+        """The principal of the certificate; None if no certificate names anybody."""
         found = presented.certificate() if presented.certificate is not None else None
         return None if found is None else self._principal_of(found)
 

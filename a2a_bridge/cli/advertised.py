@@ -1,4 +1,4 @@
-"""Calls the URLs of the served card, as callers elsewhere do, and warns of those that are wrong.
+"""Calls the URLs of the served card, as callers elsewhere do, and warns of wrong URLs.
 
 Rules:
 1. Only with `--public-url` or `--public-grpc`: all other URLs are those that this process listens on.

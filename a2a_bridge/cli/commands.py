@@ -89,7 +89,7 @@ class _TakesAsIs:
     callback: Any
 
     def get_params(self, context: Any) -> list[Any]:
-        """The parameters, that of `--help` included."""
+        """The parameters, `--help` included."""
         parameters: list[Any] = super().get_params(context)  # type: ignore[misc]
         declared = {} if self.callback is None else inspect.signature(self.callback).parameters
         for one in parameters:

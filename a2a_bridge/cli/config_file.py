@@ -111,7 +111,7 @@ def _accepted() -> bytes | None:
     if not descriptor:
         return None
     with os.fdopen(int(descriptor), "rb", buffering=0) as file:
-        # At a position of its own: the processes share that of the descriptor.
+        # At a position of its own: the processes share the position of the descriptor.
         return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
 
 

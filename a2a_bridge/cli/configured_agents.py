@@ -75,7 +75,7 @@ class _Open:
 
 
 class _Changes:
-    """Makes the running agents those of a configuration."""
+    """Adds, replaces and removes running agents until they are the agents of a configuration."""
 
     def __init__(self, kind: AgentKind, grace: float, launch: Launch | None) -> None:
         self._kind = kind
@@ -207,7 +207,7 @@ def _interfaces(settings: Any, listening: ListenOptions) -> list[hub.AgentInterf
     ]
 
 
-#: options that prove who calls an agent; those of one agent must not reach another
+#: options that prove who calls an agent; the credentials for one agent must not reach another
 _CREDENTIALS = (
     *("header", "credentials_for", "cert", "cert_key", "upstream_auth", "upstream_client_id"),
     *("upstream_client_secret", "upstream_issuer", "upstream_token_url"),

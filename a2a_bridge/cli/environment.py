@@ -193,7 +193,7 @@ def read_variables(commands: Mapping[str, Any], first: str) -> None:
     files = {name for name in pending if name.startswith(HEADER) and name.endswith(_FILE)}
     pending = {name for name in pending if not name.startswith(HEADER)}
     known: set[str] = set()
-    # All commands are listed last: that looks for those of other distributions.
+    # All commands are listed last, because the list looks for commands of other distributions.
     for command in chain((first, "serve", "gateway"), commands):
         if not pending:
             break

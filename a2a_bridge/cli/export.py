@@ -32,7 +32,7 @@ def group() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class EnvoyExportFlags:
-    """The flags of `export envoy`. They have no variables: those of the bridge have the same names."""
+    """The flags of `export envoy`. They have no variables: variables of the bridge have the same names."""
 
     config: Path | None = flag(
         None,

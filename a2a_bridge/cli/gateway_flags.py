@@ -109,7 +109,7 @@ class UpstreamFlags(AgentFlags, CardTrustFlags, ReachFlags):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSettings(UpstreamFlags, Table):
-    """One `[agents.NAME]` of `gateway`. An option that is not in `given` is that of the command."""
+    """One `[agents.NAME]` of `gateway`. The command decides an option that is not in `given`."""
 
     upstream: str = required("The agent: URL, :PORT, host:port (gRPC) or card file.", "UPSTREAM")
     host: str = of(ServedAgent, "host")

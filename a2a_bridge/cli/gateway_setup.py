@@ -265,7 +265,7 @@ _TOKENS = (UpstreamAuth.CLIENT_CREDENTIALS, UpstreamAuth.TOKEN_EXCHANGE)
 def with_upstream(
     options: ServeOptions, flags: ReachFlags, parameters: Mapping[str, str], *, ca: str = ""
 ) -> ServeOptions:
-    """The options of a gateway with those of the flags.
+    """The options of a gateway, with the options for its agent from the flags.
 
     parameters: those of every call. ca: PEM file of trusted authorities for the token endpoint. Raises
     typer.BadParameter.

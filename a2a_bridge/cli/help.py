@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 import typer
 
-#: the headings that come first, in this order; the other ones follow as they are declared
+#: the headings that come first, in this order; other headings follow as they are declared
 _GROUPS = (
     *("Agent", "Message", "Task", "Result", "Upstream"),
     *("Listen", "Card", "Store", "Security", "Limits", "Process"),
@@ -30,12 +30,12 @@ _ALL = "a2a_bridge.help_all"
 
 
 def is_client(options: Mapping[str, Any]) -> bool:
-    """True for the options of a client command: those of `ClientFlags`."""
+    """True for the options of a client command, whose class is derived from `ClientFlags`."""
     return "agent_card" in options
 
 
 def takes_file(options: Mapping[str, Any]) -> bool:
-    """True for the options of a command that reads a configuration file: those of `ConfigFlags`."""
+    """True for the options of a command that reads a configuration file (`ConfigFlags`)."""
     return "print_config" in options
 
 
@@ -46,7 +46,7 @@ class Helpful:
     _all: Any = None
 
     def get_params(self, context: Any) -> list[Any]:
-        """The parameters, those of help included."""
+        """The parameters, `--help` and `--help-all` included."""
         parameters: list[Any] = super().get_params(context)  # type: ignore[misc]
         plain = self.get_help_option(context)  # type: ignore[attr-defined]
         if plain is None:

@@ -52,7 +52,7 @@ _LISTENING = "--http, --grpc, --listen, --admin, --usage-listen, --ui-listen"
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
-#: all but tab and line feed; with them the marks that turn the direction of text, and what is no character
+#: all control characters but tab and line feed; marks that turn the direction of text; surrogates
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -102,7 +102,7 @@ def on_terminal() -> bool:
 
 
 def progress(text: str) -> None:
-    """Shows what is done now, in the place of what was shown before; empty: wipes that. Nothing where stderr
+    """Shows the present step in the place of the step before; empty: wipes the line. Nothing where stderr
     is no terminal.
     """
     global _progress  # noqa: PLW0603  stderr is global, too
@@ -152,7 +152,7 @@ def print_message(text: str, style: str = "") -> None:
 
 
 class MessageHandler(logging.Handler):
-    """Prints what is logged as messages."""
+    """Prints records of the log as messages."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print_message(self.format(record))
@@ -214,7 +214,7 @@ def cannot_listen(error: OSError) -> typer.Exit:
 
 
 def not_opened(error: StoreOpenError, remedy: str | None = None) -> typer.Exit:
-    """Prints the reason why a store cannot be opened. remedy: replaces that of the error."""
+    """Prints the reason why a store cannot be opened. remedy: in place of the remedy of the error."""
     code = Exit.UNREACHABLE if error.unreachable else Exit.USAGE
     return fail(code, error.text, error.remedy if remedy is None else remedy)
 
@@ -368,7 +368,7 @@ def code_of(error: A2AError, *, credentials: bool = True) -> str:
 
 
 def failure(error: A2AError, message: str, hint: str = "", *, credentials: bool = True) -> Failure:
-    """An error of the protocol, or of the way to the agent. message: replaces that of the error."""
+    """An error of the protocol, or of the way to the agent. message: in place of the message of the error."""
     code = code_of(error, credentials=credentials)
     # Only JSON-RPC has numbers for errors that A2A does not define.
     return Failure(

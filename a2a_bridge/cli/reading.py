@@ -170,7 +170,7 @@ def plain(value: Any) -> Any:
 
 
 def literal(value: object) -> str:
-    """A value in TOML, which is that of JSON for all types of options but tables."""
+    """A value in TOML, which is written as in JSON for all types of options but tables."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -76,7 +76,7 @@ class Reloader:
         return self._reading.text
 
     def for_successors(self, fixed: Collection[str]) -> Reloader:
-        """For a process that starts others with the file: all options can change but those of `fixed`."""
+        """For a process that starts others with the file: all options but those in `fixed` can change."""
         return Reloader(self._reading, fixed, strict=True)
 
     def on_change(self, applier: Applier) -> None:

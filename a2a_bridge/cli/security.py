@@ -128,7 +128,7 @@ def _methods(flags: ServerFlags) -> list[Method]:
     found += _tokens(flags)
     if flags.proxy_user_header:
         found.append(_proxy(flags))
-    # A certificate that every connection has to have may be that of a proxy: beside another method it
+    # A certificate that every connection has to have may belong to a proxy: beside another method it
     # identifies nobody.
     is_optional = flags.ssl_cert_reqs is ClientCertificate.OPTIONAL
     if flags.ssl_ca_certs is not None and (is_optional or not found):

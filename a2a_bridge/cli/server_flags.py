@@ -443,7 +443,7 @@ class ServeFlags(ServerFlags):
 
 
 def check_target(target: str | None, agents: Mapping[str, Any], argument: str) -> None:
-    """Raises typer.BadParameter unless either the argument of a command or its file names what is served."""
+    """Raises typer.BadParameter unless either the argument of a command or its file names an agent."""
     if target is not None and agents:
         text = f"the file of --config has agents already; leave {argument} or --config out"
         raise typer.BadParameter(text, param_hint=argument)
@@ -453,6 +453,6 @@ def check_target(target: str | None, agents: Mapping[str, Any], argument: str) -
 
 
 def flags_of(flags: _Flags, settings: Table) -> _Flags:
-    """The flags of one agent: its own options in place of those of the command."""
+    """The flags of one agent: its own options in place of the options of the command."""
     known = {one.name for one in fields(flags)}
     return replace(flags, **{name: getattr(settings, name) for name in settings.given & known})

@@ -77,7 +77,7 @@ class ListenOptions:
             access_rules=LiveRules(rules_of(flags.rules)) if flags.config is not None else (),
             grpc_urls=flags.grpc_urls.value,
             admin=_admin(flags, worker),
-            # The page of the playground about callers is that of the listener for operators.
+            # The page of the playground about callers shows the document of the listener for operators.
             usage=counting.table if counting is not None else Usage() if flags.ui and flags.admin else None,
             authentication=authentication(flags),
             middleware=middleware_of(flags),

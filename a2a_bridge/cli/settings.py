@@ -208,7 +208,7 @@ def _secrets(group: type, tree: Mapping[str, Any], place: Place) -> Iterator[tup
 
 
 def _unknown_in_rules(model: Any) -> Iterator[tuple[Place, str]]:
-    """The names in access rules that are not those of an operation or of an agent of the file."""
+    """The names in access rules that are neither an operation nor an agent of the file."""
     for index, rule in enumerate(getattr(model, "rules", ())):
         for member, text in rule.unknown(getattr(model, "agents", ())):
             yield ("rules", index, member), f"[[rules]] {index + 1}: {member}: {text}"
@@ -261,7 +261,7 @@ def _inner(one: Option, value: Any) -> Iterable[tuple[str | int, Any]]:
 
 
 def _resolve(one: Option | None, value: Any) -> Any:
-    """The value of an option whose text is in another file, where the command does not read that itself."""
+    """The value of an option with its text in another file that the command does not read itself."""
     if one is None or one.described.metavar != "URL" or not one.described.secret:
         return value
     return text_or_file(value, one.name) if isinstance(value, str) else value

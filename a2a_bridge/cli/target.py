@@ -180,7 +180,7 @@ def load_named(target: Target) -> Any:
 
 
 def agents_of(module: ModuleType) -> dict[str, Agent]:
-    """The agents a module defines or imports, by name; one that has several names counts once."""
+    """The agents a module defines or imports, by name; an agent with several names counts once."""
     from a2a_bridge.hosting import Agent
 
     found: dict[str, Agent] = {}

@@ -80,7 +80,7 @@ async def _metrics(fetch: Fetch, places: Places, accept: str) -> Page:
 
 
 async def _ready(fetch: Fetch, places: Places, _accept: str) -> Page:
-    """Ready while any worker is: connections wait for one that is being replaced."""
+    """Ready while any worker is ready: connections wait for a worker that is being replaced."""
     known = places()
     found = await _ask(fetch, known, "/readyz")
     ready = sum(status == 200 for status, _ in found.values())

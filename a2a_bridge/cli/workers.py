@@ -51,7 +51,7 @@ _SUCCEEDED = b"succeeded"
 #: and 1 for the first one
 _VARIABLE = "_A2A_BRIDGE_WORKER"
 _STOP = (signal.SIGINT, signal.SIGTERM)
-#: options that the supervisor itself has: successors with other ones would not get them
+#: options of the supervisor itself: it cannot give others to successors
 _OF_SUPERVISOR = frozenset(
     {
         *("http", "grpc", "no_http", "no_grpc", "admin", "server", "workers"),
@@ -77,7 +77,7 @@ class Worker:
     #: HOST:PORT with the real ports; empty if it is not served
     http: str
     grpc: str
-    #: the first one that its supervisor has started: it does what is done once
+    #: whether it is the first worker of its supervisor, which does the work that is done once
     is_first: bool
     #: called with new access rules
     on_rules: list[Callable[[Sequence[RuleSettings]], None]] = field(default_factory=list)
@@ -291,7 +291,7 @@ class _Supervisor:
         bus: str = "",
     ) -> None:
         self._bus = bus
-        #: for workers, beside those of this process
+        #: variables for workers, beside the variables of this process
         self._variables: dict[str, str] = {}
         self._grace = grace
         self._admin = admin
@@ -307,7 +307,7 @@ class _Supervisor:
             #: reserves the port, and never listens
             self._reserved = _bound(grpc, "--grpc")
             self._grpc = _name(self._reserved)
-        #: every process that has not ended, replaced ones included
+        #: every process that has not ended, replaced workers included
         self._alive: set[_Process] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped: int | None = None
@@ -491,7 +491,7 @@ class _Supervisor:
             logger.error("worker %d has no successor (%s) and goes on", slot.number, error)  # noqa: TRY400
 
     async def _wait_ended(self, code: int) -> int:
-        """Waits until every worker has ended; kills those that do not. The exit code of the command."""
+        """Waits until every worker has ended; kills the others after a time. The exit code of the command."""
         for slot in self._slots:
             if slot.listener is not None:
                 slot.listener.close()

@@ -1,4 +1,4 @@
-"""The card: where it is and how it is served, whether its members are those of its versions, its signatures.
+"""The card: where it is and how it is served, whether its members belong to its versions, its signatures.
 
 A card is served at paths, with a content type, caching, and access from browsers. Its members are those of
 1.0, of 0.x, or of both. A signature is absent, verified, or cannot be verified for a reason.
@@ -127,7 +127,7 @@ async def _at_urls(inspection: Inspection, fetch: Fetch) -> AsyncGenerator[Findi
 
 
 async def _look(inspection: Inspection, fetch: Fetch, location: str) -> str:
-    """Fetches a location. The first card there is that of the inspection. Returns why there is none."""
+    """Fetches a location. The first card becomes the card of the inspection. Returns why there is none."""
     found = inspection.documents[location] = await fetch(location, _HEADERS)
     if found.status != 200:
         return f"answered {found.status}"
@@ -271,7 +271,7 @@ async def schema(inspection: Inspection) -> AsyncGenerator[Finding, None]:
         dialect = by_version(declared) if isinstance(declared, str) else None
         if dialect is V1_0:
             if not tree.get("supportedInterfaces"):
-                # The members are those of 0.3, whatever they are called.
+                # 0.3 has these members, whatever they are called.
                 fault = f"protocolVersion is {declared}, and the members are those of 0.3"
                 yield Finding("card schema 1.0", False, fault, _REWRITE)
             return

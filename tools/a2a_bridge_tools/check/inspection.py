@@ -109,7 +109,7 @@ class Inspection:
     card: hub.AgentCard = field(default_factory=hub.AgentCard)
     #: the interfaces that could be dialled, in the order of the card
     dialled: list[Dialled] = field(default_factory=list)
-    #: whether a step has found that further ones make no sense
+    #: whether a step has found that further steps make no sense
     is_over: bool = False
 
     @property
@@ -119,7 +119,7 @@ class Inspection:
 
     @property
     def answered(self) -> list[Dialled]:
-        """Those of them that have answered the message."""
+        """The dialled interfaces that have answered the message."""
         return [one for one in self.working if one.response is not None]
 
     def over(self, some: Sequence[Dialled]) -> str:

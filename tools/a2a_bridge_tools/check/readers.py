@@ -78,7 +78,7 @@ def _is_mixed(tree: Mapping[str, Any]) -> bool:
 
 
 def _declares(profile: Profile) -> bool:
-    """Whether its clients send A2A-Version, as those of 1.x do."""
+    """Whether its clients send A2A-Version, as clients of 1.x do."""
     return any(VERSION_PARAMETER in signs.sends for signs in profile.callers)
 
 

@@ -152,7 +152,7 @@ def at(tree: Any, path: str) -> list[Any]:
 
 
 def is_reached(condition: str, tree: Any) -> bool:
-    """Whether the condition of `repeat.until` holds. Raises ValueError for one that is none."""
+    """Whether the condition of `repeat.until` holds. Raises ValueError for another text."""
     found = _UNTIL.fullmatch(condition)
     if found is None:
         raise ValueError(f"{condition!r} is no condition")
@@ -164,7 +164,7 @@ def is_reached(condition: str, tree: Any) -> bool:
 
 
 def fill(tree: Any, variables: Mapping[str, Any]) -> Any:
-    """A tree with the values of its variables. Raises LookupError for one that is unknown."""
+    """A tree with the values of its variables. Raises LookupError for an unknown variable."""
     if isinstance(tree, dict):
         return {name: fill(value, variables) for name, value in tree.items()}
     if isinstance(tree, list):
@@ -204,7 +204,7 @@ _FOLLOWS = {
 }
 
 
-#: names of ACTS in an assertion on an event -> those of A2A
+#: names of ACTS in an assertion on an event -> names of A2A
 _EVENTS = {"status_update": "statusUpdate", "artifact_update": "artifactUpdate"}
 
 

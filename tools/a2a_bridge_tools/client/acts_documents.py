@@ -109,7 +109,7 @@ async def _serve_response(body: Any, status: int, headers: Mapping[str, str]) ->
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-#: names of published documents -> those of the specification
+#: names of published documents -> names of the specification
 _STEP = {
     "operation": "action",
     "params": "request",
@@ -128,8 +128,8 @@ _KINDS: Mapping[type, str] = {list: "list", dict: "object", str: "text"}
 
 
 def documents_of(suite: Path | None) -> Iterator[Mapping[str, Any]]:
-    """The documents of a suite, with those that they include, each as its `variables` and its `tests`. Raises
-    typer.BadParameter.
+    """The documents of a suite, with the documents that they include, each as its `variables` and its
+    `tests`. Raises typer.BadParameter.
     """
     if suite is None:
         yield _content(json.loads((files("a2a_bridge_tools.client") / "suite.acts.json").read_text("utf-8")))
@@ -262,7 +262,7 @@ def _response(expected: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def request_of(tree: dict[str, Any]) -> Any:
-    """The request of 1.0: messages get ids, files and the names of the draft become those of 1.0."""
+    """The request of 1.0: messages get ids, files and names of the draft become those of 1.0."""
     if "cursor" in tree:
         tree["pageToken"] = tree.pop("cursor")
     config = tree.pop("pushNotificationConfig", None)

@@ -120,7 +120,7 @@ def _calls(text: str | None, flags: CompareFlags) -> list[Asked]:
         raise typer.BadParameter(text_, param_hint="--replay") from None
     except ValueError as error:
         raise typer.BadParameter(f"{flags.replay}: {error}", param_hint="--replay") from None
-    # A message creates a task for each interface; what follows names that of the record, which is gone.
+    # A message creates a task for each interface; further calls name the task of the record, which is gone.
     sends = [one for one in calls if one[0] in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE)]
     if not sends:
         raise typer.BadParameter(f"{flags.replay} has no message that was sent", param_hint="--replay")

@@ -1,4 +1,4 @@
-"""`a2a-bridge config show`: of client commands, with the source of each value, beside those of servers."""
+"""`a2a-bridge config show`: the options of client commands, with the source of each value, and of servers."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _LEVELS = ("must", "should", "may")
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a test: pass, fail, skip or error. step: the one at fault."""
+    """The result of a test: pass, fail, skip or error. step: the step at fault."""
 
     id: str
     name: str
@@ -71,7 +71,7 @@ def check_conformance(context: typer.Context, flags: ConformanceFlags) -> None:
     tests = list(each_test(list(documents_of(flags.suite)), flags.only or ()))
     if not tests:
         raise typer.BadParameter("there is no such test", param_hint="--only" if flags.only else "--suite")
-    # An agent in code is served, and bindings of other packages are not those of the documents.
+    # An agent in code is served, and documents know no bindings of other packages.
     flags = replace(flags, transport=flags.transport or list(_NAMES))
     outcomes: list[Outcome] = []
 
@@ -122,7 +122,7 @@ async def _outcome(session: Session, test: Mapping[str, Any], binding: str, last
 
 
 def _level(test: Mapping[str, Any]) -> str:
-    """The level of a test. Raises ValueError for one whose results would not be counted."""
+    """The level of a test. Raises ValueError for an unknown level: its results would not be counted."""
     level = str(test.get("level", _LEVELS[0])).lower()
     if level not in _LEVELS:
         raise ValueError(f"the level {level} is none of {', '.join(_LEVELS)}")
@@ -205,7 +205,7 @@ ACTIONS: Mapping[str, ops.Operation[Any, Any]] = {
     "list_push_configs": ops.LIST_PUSH_CONFIGS,
     "delete_push_config": ops.DELETE_PUSH_CONFIG,
 }
-#: names of errors that 1.0 does not have -> those that it has for the same
+#: names of errors that 1.0 does not have -> its names for the same errors
 _ERRORS: Mapping[Any, list[str]] = {
     "StreamingNotSupportedError": ["UnsupportedOperationError"],
     "ExtendedCardNotSupportedError": ["UnsupportedOperationError", "ExtendedAgentCardNotConfiguredError"],
@@ -428,14 +428,14 @@ def _verify(problems: Sequence[str]) -> None:
 
 
 def _url(card: hub.AgentCard, binding: str) -> str:
-    """The URL of an interface for raw requests: that of the binding, or of HTTP for a binding without one."""
+    """The URL for raw requests: of the binding, or of HTTP for a binding without a URL."""
     urls = {one.protocol_binding: one.url for one in reversed(card.supported_interfaces)}
     over_http = [url for name, url in urls.items() if name != "GRPC"]
     return urls[binding] if binding in urls and binding != "GRPC" else next(iter(over_http), "")
 
 
 def _join(url: str, path: str) -> str:
-    """A path below the URL of an interface; `/` is the URL itself, well-known paths are those of its host."""
+    """A path below the URL of an interface; `/` is the URL itself, well-known paths are paths of its host."""
     if "://" in path:
         return path
     if path == "/":

@@ -61,7 +61,7 @@ class Capturing:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An HTTP request, or a gRPC one, whose body is the message as JSON."""
+    """A request of HTTP or of gRPC, with the message as JSON in its body."""
 
     method: str
     url: str

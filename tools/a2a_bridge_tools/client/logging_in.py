@@ -33,7 +33,7 @@ from a2a_bridge_tools.client.references import reference
 
 _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 _FORM = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
-#: seconds of a token whose answer names none
+#: seconds of a token if the response names no time
 _LIFETIME = 300.0
 #: seconds beyond which a time of a provider is none
 _LONGEST = 10 * 365 * 86400.0

@@ -148,7 +148,7 @@ def contents_of(task: hub.Task) -> Iterator[tuple[str, bytes | None, hub.Part]]:
 
 
 def file_name(part: hub.Part, otherwise: str) -> str:
-    """The name of a file: that of the part, or one with the usual ending of its type."""
+    """The name of a file: the name in the part, or a name with the usual ending of its type."""
     if part.filename:
         return part.filename
     kind = part.media_type.partition(";")[0]

@@ -100,7 +100,7 @@ class Session:
     unsaved: int = 0
     #: by the monotonic clock; None: no limit
     deadline: float | None = None
-    #: those that every call declares
+    #: the extensions that every call declares
     extensions: tuple[str, ...] = ()
     #: the interface that is called first, and the options to dial it with; None for an agent in this process
     candidate: Candidate | None = None
@@ -120,14 +120,14 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Those of the flags."""
+    """The credentials of the flags."""
 
     bearer: str
     api_key: str
 
     @classmethod
     def of(cls, flags: ClientFlags) -> Credentials:
-        """Reads those that are in files. Raises typer.BadParameter."""
+        """Reads the credentials that are in files. Raises typer.BadParameter."""
         return cls(text_or_file(flags.bearer, "--bearer"), text_or_file(flags.api_key, "--api-key"))
 
     def are_sent(self, options: DialOptions) -> bool:
@@ -203,7 +203,7 @@ async def _show_equivalent(
 def report_errors(
     context: typer.Context, flags: ClientFlags, *, credentials: bool = True, session: Sequence[Session] = ()
 ) -> Iterator[None]:
-    """Turns errors into a message and an exit code, those of this program included."""
+    """Turns errors into a message and an exit code, errors of this program included."""
     # An unreachable agent is reported once, by the error that ends the command.
     log = logging.getLogger("a2a_bridge")
     log.setLevel(logging.DEBUG if flags.debug else logging.ERROR)
@@ -390,7 +390,7 @@ def with_credentials(
 
 
 def extensions_of(card: hub.AgentCard, flags: ClientFlags) -> tuple[str, ...]:
-    """The extensions that calls declare; says which ones the agent requires besides."""
+    """The extensions that calls declare; says which extensions the agent requires besides."""
     declared = tuple(flags.extension or ())
     for one in card.capabilities.extensions:
         if one.required and one.uri not in (*declared, RESUME_URI):

@@ -143,7 +143,7 @@ HOP = "upstream"
 
 @contextmanager
 def record_to(path: Path | None) -> Iterator[Recorder | None]:
-    """A recorder whose lines are in a file, for its owner only; None without one. A file that is there keeps
+    """A recorder of lines in a file, for its owner only; None without a file. A file that is there keeps
     its mode, with a warning. Raises typer.BadParameter.
     """
     if path is None:
@@ -235,7 +235,7 @@ def _cut(text: str) -> str:
 
 
 def _strip(lines: Iterable[str]) -> list[str]:
-    """Without the empty lines at the end, such as the one after every server-sent event."""
+    """Without the empty lines at the end, such as the line after every server-sent event."""
     trimmed = list(lines)
     while trimmed and not trimmed[-1].strip():
         trimmed.pop()

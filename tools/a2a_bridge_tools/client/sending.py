@@ -345,8 +345,8 @@ async def _next(events: Events, silence: Silence, seconds: float | None) -> Even
 
 
 async def _read_end(events: Events, task: hub.Task) -> AsyncGenerator[hub.StreamResponse, None]:
-    """Reads the end of a stream whose task has ended, and yields its messages: some agents leave it open.
-    That of a task which asks for something may stay open for long.
+    """Reads the end of a stream whose task has ended, and yields its messages: some agents leave the stream
+    open. The stream of a task that asks for something may stay open for long.
     """
     end = asyncio.get_running_loop().time() + _END
     with suppress(TimeoutError):

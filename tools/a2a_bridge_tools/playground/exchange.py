@@ -86,7 +86,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A result in its place. cell, hop: see `exchange.py`. interfaces: those that its content passed."""
+    """A result in its place. cell, hop: see rule 1. interfaces: the interfaces that its content passed."""
 
     cell: str
     hop: str

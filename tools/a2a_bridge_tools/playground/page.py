@@ -87,7 +87,7 @@ class Access:
     webhook: str = field(default_factory=lambda: secrets.token_urlsafe(12), repr=False)
 
     def knows(self, token: str) -> bool:
-        """Whether a token is that of this launch."""
+        """Whether a token belongs to this launch."""
         # Bytes of a header that are not UTF-8 come as lone surrogates.
         return hmac.compare_digest(token.encode(errors="surrogatepass"), self.token.encode())
 

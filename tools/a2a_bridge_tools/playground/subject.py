@@ -86,7 +86,7 @@ class Found:
 
     @property
     def secrets(self) -> Secrets:
-        """The credentials that are known without those of a call."""
+        """The known credentials, but for the credentials of a call."""
         return secrets_of(self.card, self.options)
 
     def choose(self, ids: Sequence[str]) -> list[Cell]:
