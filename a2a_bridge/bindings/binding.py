@@ -445,8 +445,8 @@ def http_site(
     *,
     at_root: bool = False,
 ) -> ApplicationHost:
-    """The part of an HTTP host that belongs to one of several agents: see `_http.sites.Site`."""
-    module = importlib.import_module(f"{PACKAGE}._http.sites")
+    """The part of an HTTP host that belongs to one of several agents: see `_http.mounts.Site`."""
+    module = importlib.import_module(f"{PACKAGE}._http.mounts")
     return cast("ApplicationHost", module.Site(host, options, prefix, names, started, at_root=at_root))
 
 
