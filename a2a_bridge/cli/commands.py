@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -315,14 +315,35 @@ def _load(name: str) -> Any:
         module = importlib.import_module(f"a2a_bridge.cli.{_MODULES.get(name, name)}")
         found = getattr(module, name, None) or module.app
     else:
-        found = _points()[name].load()
+        found = _read(_points()[name])
     command = _made(name, found)
     if isinstance(found, typer.Typer):
         for added, point in _points().items():
             group, _, own = added.partition(".")
             if group == name and own:
-                command.commands[own] = _made(own, point.load())
+                command.commands[own] = _made(own, _read(point))
     return command
+
+
+def _read(point: EntryPoint) -> Any:
+    """What an entry point names. A command that cannot be loaded says so when it is used, and not before: it
+    must not break the others.
+    """
+    try:
+        return point.load()
+    except Exception as error:  # noqa: BLE001  a module of others may raise anything
+        text = f"the command {point.name!r} cannot be loaded: {type(error).__name__}: {error}"
+
+    def broken(words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
+        """Cannot be loaded."""
+        del words
+        from a2a_bridge.cli.output import fail
+        from a2a_bridge.cli.values import Exit
+
+        owner = "" if point.dist is None else f"the distribution {point.dist.name} has it"
+        raise fail(Exit.FAILURE, text, owner)
+
+    return broken
 
 
 def _made(name: str, found: Any) -> Any:

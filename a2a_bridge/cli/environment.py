@@ -206,8 +206,10 @@ def read_variables(commands: Mapping[str, Any], first: str) -> None:
     for unknown in sorted(pending):
         from a2a_bridge.cli.config_file import suggestion  # loads the parser of TOML
 
-        similar = suggestion(unknown, known)
-        raise typer.BadParameter(f"no command has this variable{similar}", param_hint=unknown)
+        text = f"no command has this variable{suggestion(unknown, known)}"
+        if "send" not in commands:
+            text += "; those of the tools are not installed"
+        raise typer.BadParameter(text, param_hint=unknown)
     for name in sorted(files):
         secret = name.removesuffix(_FILE)
         if secret in os.environ:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -215,3 +216,37 @@ def test_the_extra_all_has_every_other_extra() -> None:
     extras = pyproject()["project"]["optional-dependencies"]
     (everything_,) = extras["all"]
     assert everything_ == f"{environments.BRIDGE}[{','.join(sorted(extras.keys() - {'all'}))}]"
+
+
+PLUGIN = """
+def hello(name: str = "you") -> None:
+    '''Says hello.'''
+    print("hello", name)
+"""
+
+
+def test_other_distributions_add_commands_and_break_none(tmp_path: Path) -> None:
+    (tmp_path / "plugin.py").write_text(PLUGIN)
+    metadata = tmp_path / "plugin-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1\n")
+    lines = ("hello = plugin:hello", "serve = plugin:hello", "keys.hello = plugin:hello", "broken = absent:x")
+    (metadata / "entry_points.txt").write_text("\n".join((f"[{GROUP}]", *lines)))
+
+    def said(*words: str, **variables: str) -> tuple[int, str, str]:
+        done = run(
+            sys.executable, "-m", "a2a_bridge", *words, cwd=tmp_path, PYTHONPATH=str(tmp_path), **variables
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    assert said("hello", "--name", "x") == (0, "hello x\n", "")
+    assert said("keys", "hello") == (0, "hello you\n", "")
+    assert "over JSON-RPC" in said("serve", "--help")[1]
+    shown = said("--help")[1]
+    assert [f"  {name} " in shown for name in ("hello", "broken", "send")] == [True] * 3
+    code_, _, text = said("broken", "a", "b")
+    assert code_ == 1
+    assert "the command 'broken' cannot be loaded: ModuleNotFoundError: No module named 'absent'" in text
+    assert "the distribution plugin has it" in text
+    # It looks at the variables of all commands.
+    assert "no command has this variable" in said("keys", "hello", A2A_BRIDGE_ABSENT="1")[2]
