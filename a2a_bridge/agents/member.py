@@ -38,7 +38,6 @@ from a2a_bridge.core.service import Events, Service, reject, reject_stream
 from a2a_bridge.dialects import GRPC, Dialect
 from a2a_bridge.dialects.known import version_not_supported
 from a2a_bridge.dialects.v0_3.card import is_old
-from a2a_bridge.gateway.connections import without_tenant
 from a2a_bridge.hosting import Agent
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -298,7 +297,7 @@ class Directory:
         tenant, origin = call.context.tenant, call.context.origin
         member = self._members.get(tenant) if tenant else None
         if member is not None:
-            call = without_tenant(call)
+            call = _without_tenant(call)
         else:
             host = host_of(origin.base_url)
             found = [one for one in self._members.values() if one.entry.at_root or host in one.entry.names]
@@ -377,3 +376,10 @@ def _entry(member: Member, base_url: str) -> dict[str, Any]:
         "tags": list(dict.fromkeys(tag for skill in card.skills for tag in skill.tags)),
     }
     return {name: value for name, value in entry.items() if value}
+
+
+def _without_tenant(call: Call[Req, Res]) -> Call[Req, Res]:
+    request: Any = type(call.request)()
+    request.CopyFrom(call.request)
+    request.ClearField("tenant")
+    return Call(call.operation, request, call.context.replace(tenant=""))

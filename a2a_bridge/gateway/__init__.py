@@ -8,7 +8,7 @@ from a2a_bridge.gateway.cards import (
     synthesise_card,
     without_lacking,
 )
-from a2a_bridge.gateway.connections import Route, Router, UpstreamOptions
+from a2a_bridge.gateway.connections import UpstreamOptions
 from a2a_bridge.gateway.failover import Failover, dial_failover
 from a2a_bridge.gateway.polyfill import add_polyfill
 from a2a_bridge.gateway.stream_sharing import StreamSharing
@@ -18,8 +18,6 @@ __all__ = [
     "Dial",
     "Failover",
     "ReplayOptions",
-    "Route",
-    "Router",
     "StreamSharing",
     "Upstream",
     "UpstreamOptions",

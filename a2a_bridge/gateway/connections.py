@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -199,7 +199,7 @@ class Connections:
         )
         service: Service = Contexts(sharing, self._tasks, scopes_by(self._options.forward))
         if shape.tenant:
-            service = Router(Route(service, shape.tenant))
+            service = TenantRule(service, shape.tenant)
         return _Generation(shape, failover, sharing, service)
 
     def _doubt(self) -> None:
@@ -260,71 +260,30 @@ class UpstreamOptions(UpstreamValues):
         return bool(self.endpoints) and self.affinity
 
 
-class Route:
-    """The destination of a call. tenant: of the upstream's interface; empty if it has none."""
-
-    __slots__ = ("service", "tenant")
-
-    def __init__(self, service: Service, tenant: str = "") -> None:
-        self.service = service
-        self.tenant = tenant
-
-
-class Router:
-    """Upstreams by tenant behind one service: chooses the upstream of a call and the tenant sent to it.
+class TenantRule:
+    """Gives access to the tenant of the agent's interface only, so that callers reach no tenant that the
+    operator did not open (spec 3.2.3, 4.4.6). A call without a tenant gets the tenant of the interface.
     Implements Service.
 
-    Rules for tenants (spec 3.2.3, 4.4.6):
-    1. A tenant that names a route selects it and is not forwarded: the upstream gets the tenant of its own
-       interface.
-    2. Any other tenant belongs to the upstream and is forwarded, if the gateway has a default route.
-    3. If the upstream's interface has a tenant, the gateway gives access to that tenant only: a caller with
-       another tenant is rejected, so that callers reach only tenants that the operator opened.
-
-    default: for calls with a tenant that names no route. Several agents under several paths are several
-    mounts, each with its own service.
+    An interface without a tenant needs no rule: each tenant belongs to the agent, and is forwarded.
     """
 
-    def __init__(self, default: Route | None = None, tenants: Mapping[str, Route] | None = None) -> None:
-        self._default = default
-        self._tenants = dict(tenants or {})
-        if default is None and not self._tenants:
-            raise ValueError("a router without routes")
+    def __init__(self, service: Service, tenant: str) -> None:
+        self._service = service
+        self._tenant = tenant
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
-        try:
-            service, routed = self._route(call)
-        except A2AError as error:
-            return reject(error)
-        return service.unary(routed)
+        rejection = self._rejection(call)
+        return self._service.unary(call) if rejection is None else reject(rejection)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
-        try:
-            service, routed = self._route(call)
-        except A2AError as error:
-            return reject_stream(error)
-        return service.stream(routed)
+        rejection = self._rejection(call)
+        return self._service.stream(call) if rejection is None else reject_stream(rejection)
 
-    def _route(self, call: Call[Req, Res]) -> tuple[Service, Call[Req, Res]]:
-        tenant = call.context.tenant
-        if not tenant and self._default is not None:
-            return self._default.service, call
-        named = self._tenants.get(tenant)
-        if named is not None:
-            return named.service, without_tenant(call)
-        if self._default is None:
-            raise invalid_params("tenant", "no such tenant" if tenant else "a tenant is required here")
-        if self._default.tenant not in ("", tenant):
-            raise invalid_params("tenant", "this tenant is not served here")
-        return self._default.service, call
-
-
-def without_tenant(call: Call[Req, Res]) -> Call[Req, Res]:
-    """The call without its tenant."""
-    request: Any = type(call.request)()
-    request.CopyFrom(call.request)
-    request.ClearField("tenant")
-    return Call(call.operation, request, call.context.replace(tenant=""))
+    def _rejection(self, call: Call[Any, Any]) -> A2AError | None:
+        if call.context.tenant in ("", self._tenant):
+            return None
+        return invalid_params("tenant", "this tenant is not served here")
 
 
 class Contexts:

@@ -35,7 +35,7 @@ from a2a_bridge.core.service import Event, Events, Middleware, Service
 from a2a_bridge.dialects import JSONRPC, KNOWN
 from a2a_bridge.dialects.annotation import by_state
 from a2a_bridge.dialects.v0_1.messages import place_id
-from a2a_bridge.gateway.identity_names import Expected, IdentityTable, Name, Naming, wrap
+from a2a_bridge.gateway.identity_names import Expected, IdentityTable, Name, wrap
 from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -66,7 +66,7 @@ def remember_names(
     def wrap(service: Service) -> Service:
         return LegacyCallers(service, table, scoped=scoped)
 
-    return wrap, Naming(table).as_known
+    return wrap, table.as_known
 
 
 class LegacyCallers:
@@ -82,7 +82,6 @@ class LegacyCallers:
     ) -> None:
         self._service = service
         self._table = table
-        self._naming = Naming(self._table)
         self._patience = patience
         self._scoped = scoped
         self._making: dict[tuple[Scope, str], asyncio.Event] = {}
@@ -152,7 +151,7 @@ class LegacyCallers:
             task = wrap(hub.Task(id=sending.given), response.message)
             task.context_id = response.message.context_id or sending.session
             response = hub.SendMessageResponse(task=task)
-        return self._naming.rename(sending.scope, sending.learned_name(), response)
+        return self._table.rename(sending.scope, sending.learned_name(), response)
 
     async def _send_streaming(self, call: Call[hub.SendMessageRequest, Any]) -> Events:
         sending = await self._begin(call)
@@ -166,7 +165,7 @@ class LegacyCallers:
                             sending.learn_task(event.message)
                             for renamed in _parts(
                                 event,
-                                self._naming.for_caller(sending.scope, sending.learned_name(), event.message),
+                                self._table.for_caller(sending.scope, sending.learned_name(), event.message),
                             ):
                                 yield renamed
                                 if _is_final(renamed.message):
@@ -201,7 +200,7 @@ class LegacyCallers:
         if isinstance(response, hub.Task):
             self._learn(scope, name, response.id, response.context_id)
         if isinstance(response, (hub.Task, hub.TaskPushNotificationConfig)):
-            answer = self._naming.rename(scope, name, response)
+            answer = self._table.rename(scope, name, response)
         return cast("Res", answer)
 
     async def _config(self, call: Call[hub.GetTaskPushNotificationConfigRequest, Any]) -> Any:
@@ -209,7 +208,7 @@ class LegacyCallers:
         scope, name = await self._name_in(call)
         renamed = _rename(call, name)
         try:
-            return self._naming.rename(scope, name, await self._service.unary(renamed))
+            return self._table.rename(scope, name, await self._service.unary(renamed))
         except A2AError as error:
             if error.reason is not Reason.TASK_NOT_FOUND:
                 raise self._error(name, error) from None
@@ -223,7 +222,7 @@ class LegacyCallers:
         except A2AError as error:
             raise self._error(name, missing if error.reason in _LACKING else error) from None
         found = page.configs[0] if page.configs else hub.TaskPushNotificationConfig(task_id=name.task_id)
-        return self._naming.rename(scope, name, found)
+        return self._table.rename(scope, name, found)
 
     async def _subscribe(self, call: Call[Any, Any]) -> Events:
         scope, name = await self._name_in(call)
@@ -232,7 +231,7 @@ class LegacyCallers:
                 async for event in events:
                     message = event.message
                     self._learn(scope, name, task_id_of(message), context_id_of(message))
-                    for renamed in _parts(event, self._naming.for_caller(scope, name, message)):
+                    for renamed in _parts(event, self._table.for_caller(scope, name, message)):
                         yield renamed
                         if _is_final(renamed.message):
                             return

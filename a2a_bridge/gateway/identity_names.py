@@ -93,7 +93,7 @@ class Expected:
 
 
 class IdentityTable:
-    """Names of tasks and sessions by scope."""
+    """Names of tasks and sessions by scope. Converts answers and events, and adds new artifacts to names."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
@@ -159,21 +159,14 @@ class IdentityTable:
         known.context_id = context_id
         self._tasks.keep(known)
 
-
-class Naming:
-    """Translates with a table, and adds new artifacts to it."""
-
-    def __init__(self, table: IdentityTable) -> None:
-        self._table = table
-
     def as_known(self, scope: Scope, event: hub.StreamResponse) -> hub.StreamResponse:
         """An event with the names of a scope, for delivery outside of a call."""
         task_id = task_id_of(event)
-        name = self._table.find(scope, self._table.name_of(scope, task_id))
+        name = self.find(scope, self.name_of(scope, task_id))
         if name is None:
             begun = hub.Task(id=task_id, context_id=context_id_of(event))
             task = event.task if event.HasField("task") else begun
-            name = self._table.guess(scope, task)
+            name = self.guess(scope, task)
         return self.rename(scope, name or Name(task_id, task_id), event)
 
     def for_caller(self, scope: Scope, name: Name, event: hub.StreamResponse) -> Iterable[hub.StreamResponse]:
@@ -195,7 +188,7 @@ class Naming:
         made.CopyFrom(response)
         rename(
             made,
-            lambda task_id: name.given if task_id == name.task_id else self._table.name_of(scope, task_id),
+            lambda task_id: name.given if task_id == name.task_id else self.name_of(scope, task_id),
             lambda context_id: _session(name, context_id),
         )
         payload = payload_of(made)
@@ -207,8 +200,8 @@ class Naming:
                 _number(name, artifact)
         elif isinstance(payload, hub.TaskArtifactUpdateEvent):
             _number(name, payload.artifact)
-        if name.task_id and name is self._table.find(scope, name.given):
-            self._table.keep(scope, name)
+        if name.task_id and name is self.find(scope, name.given):
+            self.keep(scope, name)
         return made
 
 

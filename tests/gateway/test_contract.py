@@ -10,7 +10,7 @@ from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress,
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.gateway import Route, Router, dial_failover
+from a2a_bridge.gateway import dial_failover
 from a2a_bridge.testing.contracts import ServiceContract
 
 OPTIONS = DialOptions()
@@ -39,7 +39,7 @@ class GatewayContract(ServiceContract):
         async with (
             mounted(self.upstream, service) as agent,
             dial_failover([agent], OPTIONS) as dialled_agent,
-            mounted(self.front, Router(Route(dialled_agent))) as gateway,
+            mounted(self.front, dialled_agent) as gateway,
             dial_failover([gateway], OPTIONS) as near,
         ):
             yield near
@@ -66,4 +66,4 @@ class TestInProcess(ServiceContract):
 
         candidates = [Candidate(interface("JSONRPC", "near"), V1_0)] * 2
         async with dial_failover(candidates, OPTIONS, dial=dial) as upstream:
-            yield Router(Route(upstream))
+            yield upstream

@@ -13,7 +13,7 @@ from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.service import Service, compose
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
-from a2a_bridge.gateway import Route, Router, add_polyfill, dial_failover
+from a2a_bridge.gateway import add_polyfill, dial_failover
 from a2a_bridge.gateway.webhooks import PATH, Relay
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware import validate
@@ -119,7 +119,7 @@ async def bridged(
     """A gateway to an agent of one version, for callers of both."""
     async with AsyncExitStack() as stack:
         dial = dial_failover([upstream], DialOptions(timeout=PATIENCE), dial=add_polyfill())
-        service: Any = Router(Route(await stack.enter_async_context(dial)))
+        service: Any = await stack.enter_async_context(dial)
         post = await stack.enter_async_context(http_post(DialOptions(timeout=PATIENCE)))
         relay = Relay(service, Webhook(post, pause=0.001), "") if relayed else None
         if relay is not None:
