@@ -6,14 +6,17 @@ convert between JSON trees and text; `missing_required` names absent REQUIRED me
 
 from a2a_bridge.codec.decode import decode_bytes, decoder, whole_decoder
 from a2a_bridge.codec.encode import encoder
-from a2a_bridge.codec.errors import DecodeError, EncodeError, JsonSyntaxError, Violation
 from a2a_bridge.codec.required import compile_required, missing_required
 from a2a_bridge.codec.structs import Rounded, rounded
 from a2a_bridge.codec.text import (
     DEEPEST_EXACT,
+    DecodeError,
+    EncodeError,
     ExactFloat,
     Json,
     JsonObject,
+    JsonSyntaxError,
+    Violation,
     dumps,
     dumps_ascii,
     loads,

@@ -41,7 +41,6 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import structs, values
-from a2a_bridge.codec.errors import DecodeError, Irregular, Violation
 from a2a_bridge.codec.inspect import findings
 from a2a_bridge.codec.plan import (
     BUILDING,
@@ -54,7 +53,7 @@ from a2a_bridge.codec.plan import (
     variants,
 )
 from a2a_bridge.codec.structs import rounded
-from a2a_bridge.codec.text import Json, loads
+from a2a_bridge.codec.text import DecodeError, Irregular, Json, Violation, loads
 from a2a_bridge.codec.unknown import folded_names, kept_members
 from a2a_bridge.codec.values import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
 

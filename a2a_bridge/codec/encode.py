@@ -31,10 +31,9 @@ from google.protobuf.message import Message
 
 from a2a_bridge.codec import structs, values
 from a2a_bridge.codec.budget import LONG, spend_on
-from a2a_bridge.codec.errors import EncodeError
 from a2a_bridge.codec.inspect import member
 from a2a_bridge.codec.plan import BUILDING, FieldKind, FieldPlan, MessagePlan, Source, attribute, plan_of
-from a2a_bridge.codec.text import JsonObject
+from a2a_bridge.codec.text import EncodeError, JsonObject
 from a2a_bridge.codec.unknown import FIRST, KEPT, holds_members, restore_members
 
 M = TypeVar("M", bound=Message)

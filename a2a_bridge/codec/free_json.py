@@ -21,9 +21,9 @@ from google.protobuf.message import Message
 
 from a2a_bridge.codec import structs
 from a2a_bridge.codec.encode import encoder
-from a2a_bridge.codec.errors import EncodeError
 from a2a_bridge.codec.inspect import findings, member
 from a2a_bridge.codec.plan import FieldKind, FieldPlan, MessagePlan, plan_of
+from a2a_bridge.codec.text import EncodeError
 from a2a_bridge.codec.values import VARINT, read_varint
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import ListValue, Struct, Value

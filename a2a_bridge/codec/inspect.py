@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from a2a_bridge.codec import structs, values
-from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.plan import FieldKind, FieldPlan, MessagePlan, variants
-from a2a_bridge.codec.text import Json
+from a2a_bridge.codec.text import Irregular, Json
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 _MESSAGE_LEVELS = 100

@@ -19,8 +19,7 @@ from struct import pack as _doubles
 from typing import Any
 
 from a2a_bridge.codec.budget import spend
-from a2a_bridge.codec.errors import Irregular
-from a2a_bridge.codec.text import ABOVE_64_BITS, BELOW_64_BITS, Json
+from a2a_bridge.codec.text import ABOVE_64_BITS, BELOW_64_BITS, Irregular, Json
 from a2a_bridge.codec.values import VARINT, read_varint
 
 LEVELS = 90

@@ -1,4 +1,5 @@
-r"""JSON text to Python trees and back, strictly by the grammar of RFC 8259. It does not know messages.
+r"""JSON text to Python trees and back, strictly by the grammar of RFC 8259, and the errors of all conversions
+between text, trees and messages. Callers choose the protocol error codes.
 
 Policy where RFC 8259 leaves a choice:
 
@@ -13,12 +14,53 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Self, TypeAlias
 
 import orjson
 
-from a2a_bridge.codec.errors import EncodeError, JsonSyntaxError
+Violation = tuple[str, str]
+"""A JSON field path such as `message.parts[0].text` ("" is the document itself), and the problem there."""
+
+
+class DecodeError(ValueError):
+    """The JSON is well formed but is not a message of the requested type.
+
+    `violations` holds all findings, in document order and bounded; `path` and `problem` are the first.
+    Problems are plain English: they may be shown to the caller.
+    """
+
+    def __init__(self, path: str, problem: str, *more: Violation) -> None:
+        super().__init__(f"{path}: {problem}" if path else problem)
+        self.path = path
+        self.problem = problem
+        self.violations: tuple[Violation, ...] = ((path, problem), *more)
+
+    @classmethod
+    def of(cls, violations: Sequence[Violation]) -> DecodeError:
+        """From one or more violations."""
+        (path, problem), *more = violations
+        return cls(path, problem, *more)
+
+
+class EncodeError(ValueError):
+    """The message holds content that JSON cannot express: NaN, infinity, a date outside the years
+    1 to 9999.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}" if path else problem)
+        self.path = path
+        self.problem = problem
+
+
+class JsonSyntaxError(ValueError):
+    """The text is not JSON as RFC 8259 defines it."""
+
+
+class Irregular(ValueError):  # noqa: N818 - control flow inside the codec, never seen outside
+    """The compiled fast path met input that it does not handle; the path-aware pass finds the reason."""
+
 
 Json: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 JsonObject: TypeAlias = dict[str, Any]

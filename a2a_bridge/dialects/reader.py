@@ -22,10 +22,10 @@ from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject, dumps_ascii
-from a2a_bridge.codec.errors import Violation
 from a2a_bridge.codec.inspect import member
 from a2a_bridge.codec.plan import FieldPlan
 from a2a_bridge.codec.structs import read_value
+from a2a_bridge.codec.text import Violation
 from a2a_bridge.codec.unknown import folded
 from a2a_bridge.codec.values import describe, lenient_timestamp, string_wire
 from a2a_bridge.dialects import scalars, unmapped

@@ -7,10 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject, Violation, structs
-from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.inspect import free_findings
 from a2a_bridge.codec.structs import EXACT_INTEGER, number
-from a2a_bridge.codec.text import ABOVE_64_BITS, BELOW_64_BITS
+from a2a_bridge.codec.text import ABOVE_64_BITS, BELOW_64_BITS, Irregular
 from a2a_bridge.codec.values import VARINT, describe, string_wire
 
 

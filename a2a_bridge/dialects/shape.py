@@ -44,9 +44,9 @@ from google.protobuf.message import Message
 
 from a2a_bridge.codec import Json, JsonObject, values
 from a2a_bridge.codec.budget import spend_on
-from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.plan import BUILDING, FieldKind, FieldPlan, Source, literal
 from a2a_bridge.codec.structs import LEVELS, read_struct
+from a2a_bridge.codec.text import Irregular
 from a2a_bridge.codec.values import LENGTH_WIRE, VARINT, VARINT_WIRE, tag
 from a2a_bridge.dialects import scalars
 from a2a_bridge.dialects.members import Inline, Member, fields_of, reader_of

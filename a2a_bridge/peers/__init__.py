@@ -14,7 +14,7 @@ from a2a_bridge.peers.profile import (
     Profile,
     Quirks,
 )
-from a2a_bridge.peers.recognition import (
+from a2a_bridge.peers.table import (
     GROUP,
     USER_AGENT,
     Profiles,

@@ -23,9 +23,9 @@ from a2a_bridge.peers import (
     Profiles,
     Quirks,
     find_profile,
-    recognition,
 )
-from a2a_bridge.peers.profiles import PROFILES
+from a2a_bridge.peers import table as recognition
+from a2a_bridge.peers.table import PROFILES
 from tests.docs.pages import DOCS
 
 TABLE = Profiles()

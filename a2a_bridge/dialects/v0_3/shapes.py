@@ -15,8 +15,8 @@ from typing import Any
 from google.protobuf.message import Message
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject
-from a2a_bridge.codec.errors import Irregular
 from a2a_bridge.codec.structs import LEVELS, read_struct, read_value
+from a2a_bridge.codec.text import Irregular
 from a2a_bridge.codec.values import VARINT, base64_text, base64_wire, describe
 from a2a_bridge.dialects import annotation
 from a2a_bridge.dialects.boundary import Conversion

@@ -1,4 +1,7 @@
-"""The words for certificates that a connection failed on. They are pure, and the same for every binding."""
+"""The words for certificates that a connection failed on. They are pure, and the same for every binding.
+
+`proxy` is a module of its own: it loads an HTTP client, which no server needs.
+"""
 
 from __future__ import annotations
 
