@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from a2a_bridge.cli.target import BadTargetError, Target, TargetKind, load, parse
-from a2a_bridge_tools.client.references import reference
+from a2a_bridge_tools.client.reaching import reference
 
 TARGETS = [
     ("https://agent.example", TargetKind.URL, "https://agent.example", ""),

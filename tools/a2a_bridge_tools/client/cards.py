@@ -37,13 +37,13 @@ from a2a_bridge_tools.client.reaching import (
     client_options,
     found_card,
     parse_transports,
+    reference,
     refuse_equivalents,
     report_errors,
     run,
     secret_values,
 )
 from a2a_bridge_tools.client.recording import HOP, add_observer, record_to
-from a2a_bridge_tools.client.references import reference
 
 
 def show_card(context: typer.Context, flags: CardGetFlags) -> None:

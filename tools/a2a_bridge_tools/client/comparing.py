@@ -52,13 +52,13 @@ from a2a_bridge_tools.client.reaching import (
     extensions_of,
     open_reference,
     parse_transports,
+    reference,
     refuse_equivalents,
     report_errors,
     with_credentials,
     with_stored_token,
 )
 from a2a_bridge_tools.client.recording import Recorder, add_observer, calls_of, lines_of, record_to
-from a2a_bridge_tools.client.references import reference
 from a2a_bridge_tools.client.text import state_name
 
 #: in a record, as the playground calls the frames of an interface

@@ -28,8 +28,13 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client import text
 from a2a_bridge_tools.client.credentials import StoredToken, origin_of, save_token
 from a2a_bridge_tools.client.flags import LoginFlags, LoginFlow
-from a2a_bridge_tools.client.reaching import client_options, found_card, refuse_equivalents, report_errors
-from a2a_bridge_tools.client.references import reference
+from a2a_bridge_tools.client.reaching import (
+    client_options,
+    found_card,
+    reference,
+    refuse_equivalents,
+    report_errors,
+)
 
 _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 _FORM = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
