@@ -51,8 +51,9 @@ from a2a_bridge.hosting.run_registry import RunRegistry
 from a2a_bridge.hosting.sending import SHORT, Accepted, Sending, check_names, check_parts
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.push.webhook import WebhookResolver
 from a2a_bridge.stores.memory import MemoryStore
-from a2a_bridge.stores.ports import Clock, PushSender, Scope, Store, scope_of
+from a2a_bridge.stores.ports import Clock, Scope, Store, scope_of
 
 log = logging.getLogger("a2a_bridge.hosting")
 
@@ -73,7 +74,7 @@ class Engine:
         *,
         store: Store | None = None,
         options: EngineOptions = _DEFAULT,
-        push_sender: PushSender | None = None,
+        push_sender: WebhookResolver | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._agent = agent

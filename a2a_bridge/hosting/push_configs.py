@@ -20,7 +20,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.push import side_channel
 from a2a_bridge.push.secrets import is_redacted, redact, redact_side_channel, unredact
-from a2a_bridge.stores.ports import PushConfigStore, PushSender, Registered, Scope, scope_of
+from a2a_bridge.push.webhook import WebhookResolver
+from a2a_bridge.stores.ports import PushConfigStore, Registered, Scope, scope_of
 
 _INLINE = "configuration.taskPushNotificationConfig"
 
@@ -37,7 +38,7 @@ class PushConfigs:
         card: hub.AgentCard,
         configs: PushConfigStore,
         task: Callable[[Scope, str], Awaitable[object]],
-        sender: PushSender | None = None,
+        sender: WebhookResolver | None = None,
     ) -> None:
         self._card = card
         self._configs = configs

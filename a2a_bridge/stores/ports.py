@@ -1,4 +1,4 @@
-"""The protocols of the engine's dependencies: a store, and a check of webhooks; and the clock.
+"""The protocols of a store, which is everything that the engine keeps; errors of stores; and the clock.
 
 Rules:
 1. Every method is scoped: data of another scope looks exactly like data that does not exist.
@@ -36,7 +36,6 @@ __all__ = [
     "Outbox",
     "OutboxEntry",
     "PushConfigStore",
-    "PushSender",
     "Registered",
     "Remote",
     "Replica",
@@ -215,14 +214,6 @@ class SendRegister(Protocol):
 
     async def forget(self, scope: Scope, message_id: str, /) -> None:
         """Deletes an id: the message was rejected and may be sent again."""
-        ...
-
-
-class PushSender(Protocol):
-    """Checks webhooks before anything is sent to them. `a2a_bridge.push` implements it."""
-
-    async def check(self, config: hub.TaskPushNotificationConfig, /) -> A2AError | None:
-        """INVALID_PARAMS naming the member that makes delivery impossible; None if delivery is possible."""
         ...
 
 
