@@ -120,8 +120,8 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class WebhookResolver:
-    """Resolves the hosts of webhooks once, and gives the addresses that the SSRF policy allows. Implements
-    PushSender, and resolves addresses for `bindings.http_post`.
+    """Checks webhooks when they are registered. Resolves their hosts once, and gives the addresses that the
+    SSRF policy allows, also for `bindings.http_post`.
 
     Rules:
     1. The policy is checked when a config is registered and when a connection is made. Only the second check
