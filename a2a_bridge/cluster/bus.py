@@ -65,7 +65,7 @@ class Bus(Protocol):
         ...
 
     def rename(self, me: str, /) -> None:
-        """Renames this replica. Requests to the old one find nobody."""
+        """Renames this replica. Requests to the old name find nobody."""
         ...
 
     async def request(self, replica: str, data: bytes, seconds: float, /) -> bytes:

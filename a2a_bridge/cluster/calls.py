@@ -140,7 +140,7 @@ def encode_context(context: CallContext, left: float | None) -> dict[str, Any]:
 
 
 def decode_context(tree: Mapping[str, Any]) -> CallContext:
-    """The context of a call of another replica. Its deadline is on the clock of this one."""
+    """The context of a call of another replica. Its deadline is on the clock of this replica."""
     principal, seconds = tree["principal"], tree["seconds"]
     return CallContext(
         tenant=tree["tenant"],
@@ -205,8 +205,8 @@ class ReplicaDirectory:
         return len(self._alive) < 2
 
     def first(self, task_id: str) -> str:
-        """Which replica takes over a task of a dead one first; empty if none is known. When one replica comes
-        or goes, that changes for few tasks of the others.
+        """Which replica takes over a task of a dead replica first; empty if none is known. When a replica
+        comes or goes, that changes for few tasks of the others.
         """
         number = crc32(task_id.encode())
         return max(self._alive, key=lambda name: (number ^ self._seeds[name]) * _MIX & _MASK, default="")
@@ -456,7 +456,7 @@ class ReplicaServer:
         if frame.part < len(served.parts) - 1:
             return Frame(FrameKind.MORE, frame.call)
         if served.task is None:
-            return UNKNOWN  # a part before this one is missing
+            return UNKNOWN  # a part before this part is missing
         return await self._response(served, Frame(FrameKind.WAIT, frame.call))
 
     async def _response(self, served: _Served, frame: Frame) -> Frame:
@@ -536,7 +536,7 @@ class ReplicaServer:
         served.notify()
 
     def _failure(self, error: BaseException) -> tuple[dict[str, Any], bytes]:
-        # A replica that stops has other callers look for the task: another one may continue it.
+        # A replica that stops has other callers look for the task: another replica may continue it.
         if isinstance(error, NotOwnerError | OwnerLostError | ClosingError):
             return {"elsewhere": True}, b""
         if not isinstance(error, A2AError):

@@ -6,9 +6,9 @@ Rules:
 1. The store sees `me`, `follow`, `unfollow`, `publish`, and is called as ClusterStore; the engine sees
    Remote. Neither sees the bus.
 2. Only the database says who is dead. An outage of the bus ends no work of a live replica.
-3. A replica is alive exactly as long as it has a row in `replicas`. A replica that has seen another one
-   without a heartbeat for the lease deletes its row; a replica without a row was declared dead, and continues
-   under a new name.
+3. A replica is alive exactly as long as it has a row in `replicas`. A replica that has seen another
+   replica without a heartbeat for the lease deletes its row; a replica without a row was declared dead, and
+   continues under a new name.
 4. No wall clocks: a heartbeat is a counter, and each watcher measures on its own clock how long the counter
    stands still.
 5. A watcher that could not look starts its measurement anew: an outage of the database kills no replica.
@@ -255,7 +255,7 @@ class HeartThread:
 
 
 class Cluster:
-    """The replicas on one database, including this one. Create and use it in the loop of the store.
+    """The replicas on one database, including this replica. Create and use it in the loop of the store.
 
     make_bus: the bus, given a function that returns True while no other replica is known. lease: seconds
     without a heartbeat after which a replica counts as dead. new_name, new_id: make names of replicas and ids
@@ -405,7 +405,7 @@ class Cluster:
             self._store.let_go()
 
     def on_members(self, alive: frozenset[str], began: float, /) -> None:
-        """The live replicas, this one included, of a look that began at this time of the loop's clock."""
+        """The live replicas, this replica included, of a look that began at this time of the loop's clock."""
         self.stripe = stripe_of(self.me, alive)
         self._directory.update_members(alive, began)
 

@@ -44,7 +44,7 @@ _PREFIX, _KEY, _SUM = 2, 32, 2
 
 class NatsLogin:
     """servers: `nats://` or `tls://` addresses. credentials: the path of a file with a JWT and a key; empty
-    for none. ca: the path of the certificates to trust; empty for those of the system.
+    for none. ca: the path of the certificates to trust; empty for the certificates of the system.
 
     Raises ValueError for files and addresses that cannot be used, MissingExtraError.
     """
@@ -324,7 +324,7 @@ class NatsBus:
         for subject, read in list(self._topics.items()):
             await self._read(subject, read)
         with suppress(self._errors.Error, TimeoutError):
-            # The ping of the first one overtakes subscriptions that the client has not sent yet.
+            # The ping of the first flush overtakes subscriptions that the client has not sent yet.
             for _ in range(2):
                 await client.flush(_CONNECT)
 
@@ -419,7 +419,7 @@ class NatsBus:
     # ------------------------------------------------------------------ messages
 
     async def _asked(self, message: Any) -> None:
-        # In a task: the next request must not wait for this one.
+        # In a task: the next request must not wait for this request.
         self._work(self._answer, message)
 
     async def _answer(self, message: Any) -> None:
@@ -454,7 +454,7 @@ class NatsBus:
         try:
             await function(*arguments)
         except (self._errors.Error, OSError) as error:
-            # The connection has been lost meanwhile; after the next one everything counts as missed.
+            # The connection has been lost meanwhile; after the next connection everything counts as missed.
             log.debug("NATS: %s", type(error).__name__)
 
 

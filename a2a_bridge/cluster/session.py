@@ -3,8 +3,8 @@
 With the limits, a process that is suspended or cut off holds nothing up.
 
 Rules of PostgresSession, which knows no statement:
-1. Every statement has a timeout. A statement that exceeds it loses its connection; the next one makes a new
-   connection.
+1. Every statement has a timeout. A statement that exceeds it loses its connection; the next statement makes a
+   new connection.
 2. Each statement is a transaction of its own, so a pooler may pool by transaction.
 3. A statement that the server could not serialize is repeated.
 4. Statements run one at a time in a thread, so the session can be used from several event loops.

@@ -180,7 +180,7 @@ class Tails:
     # ------------------------------------------------------------------ for holders
 
     def told(self, frame: Frame) -> Frame:
-        """Another replica reads tasks of this one."""
+        """Another replica reads tasks of this replica."""
         until = _time() + _SENDS
         for task_id in json.loads(frame.body):
             self._read_elsewhere[task_id] = until
@@ -199,7 +199,7 @@ class Tails:
         if fence <= followed.fence and first + count - 1 <= followed.last:
             return  # the log has shown it already
         if fence <= followed.fence or (not count and not ended):
-            # Of a holder before the present one, or a reference.
+            # Of a holder before the present holder, or a reference.
             self._store.wake([task_id])
             return
         followed.fence = fence

@@ -324,8 +324,8 @@ class Engine:
     async def cancel_task(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task:
         """Spec 3.1.5.
 
-        Concurrent callers all get the canceled task; later ones get TASK_NOT_CANCELABLE. Runs that may finish
-        while the engine closes can be canceled.
+        Concurrent callers all get the canceled task; later callers get TASK_NOT_CANCELABLE. Runs that may
+        finish while the engine closes can be canceled.
         """
         task_run = await self._runs.enter(
             scope_of(request, context), request.id, lambda one: not_cancelable(one.task_id)

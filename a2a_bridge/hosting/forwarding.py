@@ -4,8 +4,9 @@ the sending of a message.
 
 Rules:
 1. The holder of a task's lease changes it. The engine raises NotOwnerError for a task of another replica;
-   then that replica gets the call. If it dies meanwhile, this one looks again, and may take the task over
-   itself. A replica that stops rejects calls, and holds its tasks until it has left: this one waits for that.
+   then that replica gets the call. If it dies meanwhile, this replica looks again, and may take the task
+   over itself. A replica that stops rejects calls, and holds its tasks until it has left: this replica waits
+   for that.
 2. If the holder is gone, a forwarded message counts as accepted if the task's history contains it once more
    than before. Then it is not sent again, and the response is the result of the task. The holder may commit
    until the task is taken over, even if it was declared dead: so this replica takes the task over before it
@@ -33,7 +34,7 @@ T = TypeVar("T")
 
 #: seconds in which a call looks for the owner of a task again
 _PATIENCE = 10.0
-#: seconds between two looks that find the same one: the first pause, doubled each time, and the longest
+#: seconds between two looks that find the same owner: the first pause, doubled each time, and the longest
 _SOON, _LATE = 0.05, 1.0
 
 

@@ -7,7 +7,7 @@ Rules:
    stored, the next sender of the message takes over the reservation.
 3. A message that is in the history of its task is a repetition, too: its id may have been taken over from a
    process that was declared dead and works on it under a new name, and be deleted.
-4. Within one process, further senders of a message wait with the first one. If its run is being stopped,
+4. Within one process, further senders of a message wait with the first sender. If its run is being stopped,
    because all earlier senders have left, the message gets a new run after that.
 """
 
@@ -62,7 +62,7 @@ class _First:
 
 
 class Idempotency:
-    """Gives repeated messages the result of the first one."""
+    """Gives repeated messages the result of the first message."""
 
     def __init__(self, engine: EngineContext, sending: Sending) -> None:
         self._store = engine.store

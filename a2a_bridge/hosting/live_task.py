@@ -486,7 +486,7 @@ def begin_with(message: hub.Message) -> tuple[hub.SendMessageResponse, hub.Strea
     """A response and an event with a task that has nothing but this message. For a worker."""
     response, change = hub.SendMessageResponse(), hub.StreamResponse()
     # Not CopyFrom, which takes six times as long for large maps: their entries come in the order of a hash
-    # table, and collide in the next one.
+    # table, and collide in the next table.
     data = message.SerializeToString(deterministic=True)
     for task in (response.task, change.task):
         task.history.add().MergeFromString(data)

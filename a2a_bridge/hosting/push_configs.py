@@ -2,7 +2,7 @@
 
 Rules:
 1. Every operation requires the agent's capability, then a task that the caller may see.
-2. Repeating a config without an id does not create a second one.
+2. Repeating a config without an id does not create a second config.
 3. A config keeps the version of the call that registered it: its receiver gets notifications in that version.
    Content that only this version has comes back to callers of older versions.
 4. Answers show a mask instead of credentials; see a2a_bridge.push.secrets.

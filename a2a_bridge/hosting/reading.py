@@ -173,7 +173,7 @@ class EventReader:
             self.close()
 
     async def _is_last(self, event: hub.StreamResponse, number: int) -> bool:
-        """True if an event at rest is the task's last one. A question that was answered since is not."""
+        """True if an event at rest is the task's last event. A question that was answered since is not."""
         if state_of(event) in TERMINAL:
             return True
         _, last = await self._readers.snapshot_of(self._scope, self._task_id)

@@ -58,7 +58,7 @@ class Recovery:
         return len(self._queue) + self._under_way
 
     def start(self) -> None:
-        """Takes over existing orphans, and then new ones."""
+        """Takes over existing orphans, and then new orphans."""
         if not self._store.durable:
             self._quiet.set()
             return

@@ -6,7 +6,7 @@ Rules:
 
 Rules of Pressure:
 1. A run that adds to a full memory account waits until its events are written, which frees memory.
-2. If that is not enough, the running task that holds the most fails, then the next one. The other runs wait
+2. If that is not enough, the running task that holds the most fails, then the next. The other runs wait
    meanwhile.
 """
 
@@ -63,7 +63,7 @@ class RunRegistry:
         return iter(list(self._live.values()))
 
     def close(self) -> list[TaskRun]:
-        """Rejects further task runs. Returns the live ones, for the caller to stop."""
+        """Rejects further task runs. Returns the live task runs, for the caller to stop."""
         self._closed = True
         return list(self._live.values())
 
@@ -233,7 +233,7 @@ class Pressure:
         most = -1
         began = monotonic()
         for run in list(self._live):
-            # To measure a task is to serialize it: hundreds of large ones would block the loop for seconds.
+            # To measure a task is to serialize it: hundreds of large tasks would block the loop for seconds.
             if run.running and (size := run.size) > most:
                 largest, most = run, size
             if monotonic() - began > _TURN:

@@ -34,7 +34,7 @@ _MOST = 512
 _CROWD = 4096
 #: bytes of events and bodies after which a group takes no further task
 _MOST_BYTES = 16 << 20
-#: bytes of unwritten events above which new ones have to wait
+#: bytes of unwritten events above which new events have to wait
 _QUEUE_BYTES = 32 << 20
 #: seconds between attempts: the first pause, doubled each time, and the longest
 _SOON, _LATE = 0.05, 1.0

@@ -347,7 +347,7 @@ class TaskLease:
     def _begins_with(self, events: Sequence[hub.StreamResponse], data: Sequence[bytes]) -> bool:
         """Whether a large task begins with the first of these events, and all its changes are events.
 
-        Such an event is alone in its segment, so that the next one can be read after it.
+        Such an event is alone in its segment, so that the next event can be read after it.
         """
         if self.version or self._submitted != len(events) or not events or len(data[0]) < MUCH:
             return False

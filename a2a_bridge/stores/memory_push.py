@@ -288,7 +288,7 @@ class MemoryOutbox:
 
     def _drop_oldest(self, line: _Line, reason: str) -> None:
         items = self._waits[line]
-        # A notification that is being delivered comes before the next one.
+        # A notification that is being delivered comes before the next notification.
         place = 1 if self._lines.is_out(line) and len(items) > 1 else 0
         item = items[place]
         del items[place]

@@ -157,7 +157,7 @@ class MemoryLog(EventLog[hub.StreamResponse]):
     reader has left.
     """
 
-    # Most logs have no notes: the first one makes the member for them.
+    # Most logs have no notes: the first note makes the member for them.
     __slots__ = ("_dropped_notes", "_memory", "_noted", "_notes", "_on_quiet", "task_id")
 
     def __init__(

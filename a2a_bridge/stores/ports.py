@@ -63,7 +63,7 @@ class Stored(NamedTuple):
     version: int
     #: the number of the task's last event
     last: int = 0
-    #: the live replica that holds the lease, if it is another one; otherwise empty
+    #: the live replica that holds the lease, if it is another replica; otherwise empty
     holder: str = ""
     #: for the store: the number of the last event in the stored body
     applied: int = 0
@@ -188,7 +188,7 @@ class Sent(NamedTuple):
     task_id: str
     #: the serialized SendMessageResponse, if the response was a direct message; otherwise empty
     answer: bytes = b""
-    #: the live replica that works on the message, if it is another one; otherwise empty
+    #: the live replica that works on the message, if it is another replica; otherwise empty
     holder: str = ""
 
 

@@ -50,7 +50,7 @@ class TaskRow(NamedTuple):
     scope: Scope
     task_id: str
     place: Place
-    #: goes up by one with each change
+    #: each change adds 1
     version: int
     #: the number of the task's last event
     last: int
@@ -114,7 +114,8 @@ class SentChange(NamedTuple):
     message_id: str
     #: None if the message must be new
     before: SentRow | None
-    #: None to delete the row, regardless of `before`; with several processes only a row that this one holds
+    #: None to delete the row, regardless of `before`; with several processes only a row that this process
+    #: holds
     after: SentRow | None
 
 
@@ -161,7 +162,7 @@ class Records(Protocol):
     async def read_tasks(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[TaskRow | None]:
         """The rows of tasks with bodies and tails, in this order; None where the scope has no such task.
 
-        May leave out the last ones, but not the first, when bodies are megabytes.
+        May leave out the last rows, but not the first, when bodies are megabytes.
         """
         ...
 

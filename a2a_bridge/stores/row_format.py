@@ -6,7 +6,7 @@ Rules:
    32 bits in a row, and all but one in four billion of the others, at a tenth of the cost of a digest. It
    does not protect against deliberate changes of the database.
 3. A checksum covers the key of its row too, as the reader asked for it: after damage to an index or a key, a
-   row can be reached under the key of another one, with intact content.
+   row can be reached under the key of another row, with intact content.
 4. A segment is one row with the events of one commit. Its format is a protobuf message with one repeated
    member of number 1, so that other programs can read it.
 """

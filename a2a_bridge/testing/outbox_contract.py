@@ -226,7 +226,7 @@ class OutboxContract(OpensStores):
         assert delivery.registered == build_registered(host="other")
 
     async def test_the_delay_of_a_target_ends_with_the_target(self, store: Store) -> None:
-        """Also if the config gets another URL while a notification is being sent to the old one."""
+        """Also if the config gets another URL while a notification is being sent to the old URL."""
         _, delivery = await take_first(store)
         await store.push_configs.put(HERE, build_registered(host="other"))
         await store.outbox.again(delivery, "HTTP 500", _LATER)
@@ -326,7 +326,7 @@ class OutboxContract(OpensStores):
         await store.outbox.again(second, "HTTP 500", _LATER)
         assert await store.outbox.retry([first.number]) == 1
         assert await due(store) == [first]
-        # Nor while a later one is being sent.
+        # Nor while a later notification is being sent.
         await store.outbox.dead(first, "HTTP 410")
         assert summaries(await due(store)) == [("t", "p", 2)]
         assert await store.outbox.retry([first.number]) == 1

@@ -116,7 +116,7 @@ class Committer:
         self._database = database
         self._me = me
         self._stripe = stripe
-        #: added to the stripe: a session that is suspended may hold the rows of the present one
+        #: added to the stripe: a session that is suspended may hold the rows of the present stripe
         self._shift = 0
         #: the name of the replica that the session has
         self._named = ""
@@ -398,7 +398,7 @@ def _order_of(job: SqlJob) -> tuple[str, ...]:
 
 
 def _row(row: TaskRow) -> tuple[Any, ...]:
-    """The values of a row of `tasks`, without the time of the write, which is the last one."""
+    """The values of a row of `tasks`, without the time of the write, which is the last value."""
     return (
         storable(row.task_id),
         storable(row.scope.tenant),

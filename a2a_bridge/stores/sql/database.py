@@ -129,11 +129,11 @@ class Database:
 
     @property
     def misplaced(self) -> bool:
-        """True if the open SQLite file is no longer the one at its path. Always false before `anchor`."""
+        """True if the open SQLite file is no longer the file at its path. Always false before `anchor`."""
         return self._watch is not None and self._watch.wrong() != ""
 
     def check_place(self) -> None:
-        """Raises FileChangedError if the open SQLite file is no longer the one at its path."""
+        """Raises FileChangedError if the open SQLite file is no longer the file at its path."""
         if self._watch is not None:
             self._watch.check()
 

@@ -4,7 +4,7 @@ Rules:
 1. One replica delivers for a config at a time. `push_configs.holder` is * if notifications wait for any
    replica, else the delivering replica. Claims of dead replicas are open to all.
 2. Delays are measured on this process's monotonic clock. The times in the rows are times of the
-   database (`present`). They matter only to a replica that claims a config of another one, and such a delay
+   database (`present`). They matter only to a replica that claims a config of another replica. Such a delay
    is never longer than LONGEST.
 3. No locks beyond the locks of a statement. A notification that another replica adds while its config is
    being released may find it without a holder: released configs are looked at soon after, once more later,
@@ -394,7 +394,7 @@ class SqlOutbox:
         for error_text, numbers in shut.items():
             statement = update(outbox).where(_O.number.in_(numbers)).values(error=error_text)
             await self._writer.write(partial(_change, change=statement))
-        if damaged:  # it cannot be delivered, but those behind it can
+        if damaged:  # it cannot be delivered, but notifications behind it can
             buried = update(outbox).where(_O.number.in_([number for _, number in damaged]))
             buried = buried.values(error=_DAMAGED, dead=True)
             await self._writer.write(partial(_change, change=buried))
@@ -570,7 +570,8 @@ def retry(connection: Connection, numbers: Sequence[int] | None) -> list[int]:
     connection.execute(update(outbox).where(which).values(dead=False, attempts=0, due=0.0))
     lines = list({(task_id, config_id) for _, task_id, config_id in found})
     for at in range(0, len(lines), _CLAIM):
-        # Also configs that a replica has: it may be delaying a later notification, and then finds this one.
+        # Also configs that a replica has: it may be delaying a later notification, and then finds this
+        # notification.
         _mark_claimable(connection, _among(lines[at : at + _CLAIM]))
     return [number for number, _, _ in found]
 

@@ -5,7 +5,7 @@ Rules:
    an error.
 2. A config of another scope does not exist for a caller, even with the right task id.
 3. Ids and scopes are converted by `storable` for rows; callers see the original ones.
-4. A notification that another replica adds while this one releases its config is for nobody else (see
+4. A notification that another replica adds while this replica releases its config is for nobody else (see
    `push`). So each released config is looked at soon after, when most transactions have ended, and once more.
 """
 
@@ -57,7 +57,7 @@ class Releases:
         self._second: deque[tuple[float, Line]] = deque()
 
     def put(self, line: Line) -> bool:
-        """A config is released. Returns False if too many wait: this one will not be looked at."""
+        """A config is released. Returns False if too many wait: this config will not be looked at."""
         if len(self._first) >= MOST:
             return False
         self._first.append((self._now() + SOON, line))
@@ -234,7 +234,7 @@ def parse_registered(row: Row[Any], key: Sequence[str], vault: Vault, checksum: 
 
 
 def insert(connection: Connection, values: dict[str, Any], *, most: int | None, replace: bool = True) -> None:
-    """Inserts a row, or replaces an earlier one if `replace`. Raises RESOURCE_EXHAUSTED, TASK_NOT_FOUND."""
+    """Inserts a row, or replaces an earlier row if `replace`. Raises RESOURCE_EXHAUSTED, TASK_NOT_FOUND."""
     task_id = values["task"]
     here = select(_C.tenant, _C.owner, func.count(), func.max(_C.ordinal)).where(_C.task == task_id)
     homes = connection.execute(here.group_by(_C.tenant, _C.owner)).all()

@@ -241,7 +241,7 @@ class _Sending:
         scope, message_id, before, after = self._change
         mine = _of_message(scope, message_id)
         if after is None:
-            # Another replica has it if this one was taken for dead.
+            # Another replica has it if this replica was taken for dead.
             own = sends.c.holder == self._me if self._me else true()
             connection.execute(delete(sends).where(mine, own))
             return None

@@ -240,7 +240,7 @@ def insert(
     changed.
 
     driver: the connection of the driver. mark: its placeholder for values. rows: values in the order of the
-    columns. returning: an expression; the cursors return its value for each of those rows.
+    columns. returning: an expression; the cursors return its value for each changed row.
     """
     cursors = []
     column = _CONTENT.get(table.name)
