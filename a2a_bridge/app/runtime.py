@@ -115,7 +115,8 @@ async def serve_agent(
     check_options(options, ServeOptions)
     options = add_metrics(options or ServeOptions())
     check_credentials(agent.card, options)
-    remembered = Remembered(list_dialects(interfaces), registers=False)
+    tasks = Tasks()
+    remembered = Remembered(list_dialects(interfaces), tasks=tasks, registers=False)
     async with (
         admin_listener(options) as admin,
         agent_app(agent, options, remembered.legacy.names) as one,
@@ -133,6 +134,7 @@ async def serve_agent(
             gauges=agent_gauges(options.name or agent.card.name, one),
         ) as server,
     ):
+        tasks.count_in(one.store.memory)
         in_asgi = host is not None or (shared is not None and shared.grpc_here is not None)
         if in_asgi and one.store.remote is None:
             note_other_workers(agent.card.name)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import a2a_bridge
 from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.app.runtime import Server, connect, serve_agent, serve_gateway
 from a2a_bridge.bindings.binding import ListenAddress
+from a2a_bridge.bindings.memory import ENTRY, Tables
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.cards.read import parse_bytes
 from a2a_bridge.codec import dumps
@@ -24,6 +26,7 @@ from a2a_bridge.core.messages import text_of
 from a2a_bridge.dialects import by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
+from a2a_bridge.stores.memory import MemoryStore
 from tests.agents import ScriptedAgent
 from tests.gateway.legacy_agent import LegacyAgent, served, session
 from tests.gateway.legacy_client import Failed, LegacyClient, sending
@@ -90,6 +93,24 @@ async def test_one_url_serves_callers_of_0_1_and_of_later_versions() -> None:
         with pytest.raises(A2AError):
             await newest.get_task(hub.GetTaskRequest(id="mine"), CallContext())
         assert (await client.send("mine", "Ann", "s"))["status"]["state"] == "completed"
+
+
+async def test_names_count_in_the_memory_account_of_an_agent() -> None:
+    store = MemoryStore()
+    offered = [interface("JSONRPC", version="0.1")]
+    grown = []
+    async with (
+        serve_agent(ScriptedAgent(), offered, replace(OPTIONS, store=store)) as server,
+        session() as opened,
+    ):
+        client = LegacyClient(opened, url_of(server))
+        for name in ("short", "long " + "x" * 1000):
+            before = Tables.of(store.memory).idle
+            await client.send(name, "input name?", "s")
+            grown.append(Tables.of(store.memory).idle - before)
+    short, long = grown
+    assert short > ENTRY
+    assert long - short > 900
 
 
 async def test_the_same_method_answers_a_caller_of_0_3_in_its_own_way() -> None:
