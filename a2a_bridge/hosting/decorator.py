@@ -230,7 +230,7 @@ def agent(
         else:
             waits = inspect.iscoroutinefunction(code)
             call = (lambda _, given: decorated(*given)) if waits else Threads(decorated).result
-            executor = _Working(taken, call) if task else _Replying(taken, call)
+            executor = _Working(taken, call) if task else _Replying(taken, call, decorated if waits else None)
         named = code if inspect.isroutine(decorated) else getattr(decorated, "func", decorated)
         title = name or getattr(named, "__name__", "agent")
         text = description or inspect.getdoc(named) or title
@@ -294,14 +294,22 @@ def _content(value: Any) -> Any:
 
 
 class _Replying(AgentExecutor):
-    """A function that returns its response."""
+    """A function that returns its response. function: if it is async, so that no frame is between."""
 
-    def __init__(self, taken: Takes, call: Callable[[Run, Arguments], Awaitable[Any]]) -> None:
+    def __init__(
+        self,
+        taken: Takes,
+        call: Callable[[Run, Arguments], Awaitable[Any]],
+        function: Callable[..., Awaitable[Any]] | None,
+    ) -> None:
         self._arguments = taken.arguments
         self._call = call
+        self._function = function
 
     async def reply(self, run: Run, /) -> hub.Message:
-        return run.reply(_content(await self._call(run, self._arguments(run))))
+        given, function = self._arguments(run), self._function
+        value = await (self._call(run, given) if function is None else function(*given))
+        return run.reply(_content(value) if value is None else value)
 
     async def execute(self, run: Run, /) -> AsyncIterator[Event]:
         yield await self.reply(run)

@@ -15,8 +15,8 @@ from tests.patience import PATIENCE
 @pytest.mark.parametrize(
     ("row", "frames", "tasks"),
     [
-        ("message", 82, 1),
-        ("message, 0.3, blocking", 88, 1),
+        ("message", 80, 1),
+        ("message, 0.3, blocking", 86, 1),
         ("task", 176, 2),
         ("GetTask", 78, 1),
         ("gateway to gRPC", 105, 2),
