@@ -1,8 +1,8 @@
-"""From the flags of `gateway` to the options of its server and of its client sides. It opens no socket.
+"""From the flags of `gateway` to options, and to the gateway: its card is read, dialled and served.
 
-Builds the gateway: reads the card of the upstream, dials it, serves it. It reads no flags.
-
-From the flags of `gateway` for its agent to options. It opens no connection.
+Rules:
+1. `gateway_options` and `with_upstream` make options of flags. They open no socket and no connection.
+2. `found` and `bridge` take options only, and know no flags.
 """
 
 from __future__ import annotations

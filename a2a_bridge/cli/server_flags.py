@@ -2,7 +2,7 @@
 
 Rules of `[agents.NAME]`:
 1. An option in the table of an agent is for that agent only, and outweighs the same option of the command,
-   wherever that comes from. All other options are those of the command.
+   wherever that comes from. The command decides all other options.
 2. A file with one agent does the same as the argument of the command, and serves it below /agents/NAME, too.
 """
 

@@ -1,8 +1,6 @@
-"""`a2a-bridge usage`: call counts by version and binding, which show when an old version can be switched
-off. `UsageRecorder` saves and serves them for a server.
+"""`a2a-bridge usage`: call counts by version and binding, which show when an old version can be switched off.
 
-Keeps the counts of callers while a server runs: in a file across restarts, and on a listener of its
-own.
+`UsageRecorder` keeps the counts while a server runs: in a file across restarts, and on a listener of its own.
 """
 
 from __future__ import annotations

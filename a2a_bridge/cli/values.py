@@ -1,6 +1,7 @@
-"""Exit codes, and the values of flags that need more than a type: addresses, headers, keys, versions.
+"""Exit codes, and values of flags that need more than a type: addresses, headers, keys, versions, secrets.
 
-`--version` loads this module, so it imports little.
+Secrets do not stand in configuration files, and are never printed. `--version` loads this module, so it
+imports little.
 """
 
 from __future__ import annotations
