@@ -60,7 +60,7 @@ class GroupWriter:
     commit_delay: seconds that a change may wait for others if no caller waits for it. ack_timeout: seconds.
     memory: the account for the memory of tasks. me: returns the present name of this process. on_committed:
     called with the changes of tasks once they are durable, before their waiters are answered. on_lost: called
-    with the ids of tasks whose leases other processes have.
+    with the ids of tasks whose leases are lost, and True if the database has other changes of any of them.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class GroupWriter:
         records: Records,
         me: Callable[[], str],
         on_committed: Callable[[Sequence[Pending]], None],
-        on_lost: Callable[[Sequence[str]], None],
+        on_lost: Callable[[Sequence[str], bool], None],
         *,
         commit_delay: float,
         ack_timeout: float,
@@ -343,17 +343,20 @@ class GroupWriter:
         """Ends the leases whose changes were not stored. Returns the others."""
         stored: list[Pending] = []
         gone: list[str] = []
+        conflict = False
         for one, result in zip(pending, results, strict=False):
             if result is None:
                 stored.append(one)
                 continue
-            if result is not CONFLICT:
+            if result is CONFLICT:
+                conflict = True
+            else:
                 # First: after a loss, waiters get the error that another process owns the task.
                 one.lease.expire(math.inf, internal_error())
             one.lease.lose()
             self.forget(one.lease)
             gone.append(one.lease.task_id)
-        self._on_lost(gone)
+        self._on_lost(gone, conflict)
         return stored
 
     def _fail(self, group: Group, error: Exception) -> None:

@@ -71,6 +71,8 @@ _METHODS = [name for name in vars(Records) if not name.startswith("_")]
 Segments = list[Segment]
 Found = list[Stored | None]
 
+#: seconds from the loss of a lease to a look for orphans: about as long as a lock lasts
+_LOCKED = 1.0
 #: seconds between two rounds of the janitor
 _ROUND = 600.0
 #: bytes of segments per fetch
@@ -365,9 +367,13 @@ class StoreBase:
         lease = self.writer.leases.get(task_id)
         return None if lease is None else lease.last
 
-    def _on_takeover(self, task_ids: Sequence[str]) -> None:
+    def _on_takeover(self, task_ids: Sequence[str], conflict: bool) -> None:
         # Notifications about them were ignored while they were held here.
         self._logs.wake(task_ids)
+        if conflict:
+            # A task whose row another session had locked is lost, too. Its row still names this process, and
+            # nobody works on it.
+            asyncio.get_running_loop().call_later(_LOCKED, self._tell_of_orphans)
 
     def _tell_of_orphans(self) -> None:
         for callback in self._on_orphans:
