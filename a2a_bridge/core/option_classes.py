@@ -169,7 +169,7 @@ class ReplayOptions:
     longest_pause: float = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamValues:
     """The plain values of `UpstreamOptions`. Times in seconds."""
 
@@ -302,7 +302,7 @@ class DialValues:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServeValues:
     """The plain values of `ServeOptions`."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import subprocess
 import sys
 
 import a2a_bridge
+from a2a_bridge import ext
 from tests.patience import PATIENCE
 
 PUBLIC = {
@@ -135,3 +137,15 @@ asyncio.run(main())
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert done.stdout.strip() == "['httptools']"
+
+
+def test_positional_options_keep_their_order() -> None:
+    """Fields of base classes stand before those of a class, unless they are keyword-only."""
+
+    def first(options: type, count: int) -> list[str]:
+        return list(inspect.signature(options).parameters)[:count]
+
+    assert first(ext.ServeOptions, 3) == ["http", "grpc", "host"]
+    assert first(ext.UpstreamOptions, 1) == ["credentials"]
+    assert first(ext.DialOptions, 2) == ["timeout", "connect_timeout"]
+    assert first(ext.HostOptions, 2) == ["max_body", "max_values"]
