@@ -1,0 +1,171 @@
+"""The commands `server` (a demo agent), `ui` (the playground) and `skill` (files for coding agents).
+
+`--help` loads this module, so it imports nothing but declarations of flags.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from a2a_bridge.cli.commands import Command, command_group
+from a2a_bridge.cli.flags import DialFlags, Output, OutputFlags
+from a2a_bridge.cli.reading import with_flags
+from a2a_bridge.cli.server_flags import LogLevel, LoopKind, ServeFlags, ServerFlags
+from a2a_bridge.cli.values import Exit
+from a2a_bridge.core.options import flag
+
+_AGENT = "a2a_bridge_tools.demo_agent:agent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoFlags:
+    """The flags of `server`."""
+
+    http: str = flag("127.0.0.1:8080", "Listen here for JSON-RPC and HTTP+JSON.", "HOST:PORT")
+    grpc: str = flag("127.0.0.1:50051", "Listen here for gRPC.", "HOST:PORT")
+    push_allow: list[str] | None = flag(
+        None,
+        "Allow webhooks at this private host or network; default: this machine. May be repeated.",
+        "HOST|NETWORK",
+    )
+    ui: bool = flag(False, "Serve the playground, a page to call and inspect the agent, on this machine.")
+    ui_listen: str = flag("127.0.0.1:0", "Address of --ui.", "HOST:PORT")
+    log_level: LogLevel = flag(LogLevel.WARNING, "Log level on stderr.")
+
+
+@with_flags
+def server(*, flags: DemoFlags) -> None:
+    """Serve a demo agent over every binding, to practise on. It repeats what it hears.
+
+    A text that begins with a prefix of A2A's conformance documents asks for another behaviour:
+    tck-input-required, tck-artifact-file, tck-long-running, tck-cancel and so on. Tasks are kept in memory.
+
+    For example:
+
+      a2a-bridge server --ui
+
+      a2a-bridge send -a :8080 "tck-input-required"
+    """
+    from a2a_bridge.app import runtime
+    from a2a_bridge.cli.log_setup import configure_logging
+    from a2a_bridge.cli.output import guard
+    from a2a_bridge.cli.running import builtin_or_envoy, launch_of, run_on, serve_until_signal
+    from a2a_bridge.cli.server_options import load_agent
+
+    served = ServeFlags(
+        http=flags.http,
+        grpc=flags.grpc,
+        log_level=flags.log_level,
+        push_allow=flags.push_allow or ["127.0.0.0/8", "::1"],
+        store="memory://",
+        ui=flags.ui,
+        ui_listen=flags.ui_listen,
+    )
+    configure_logging(served)
+    with guard(_AGENT):
+        agent, listening = load_agent(_AGENT, served)
+        options, interfaces = listening.options, listening.interfaces
+        opening = builtin_or_envoy(
+            lambda: runtime.serve_agent(agent, interfaces, options),
+            lambda: runtime.asgi(agent, interfaces, options),
+            interfaces,
+            served.drain_window,
+        )
+        grace, launch = served.timeout_graceful_shutdown, launch_of(served)
+        run_on(served.loop, serve_until_signal(opening, grace, listening.counting, playground=launch))
+
+
+@dataclass(frozen=True, kw_only=True)
+class UiFlags(DialFlags):
+    """The flags of `ui`."""
+
+    listen: str = flag(
+        "127.0.0.1:0",
+        "Listen here for the browser; everyone who has the token can call the agent.",
+        "HOST:PORT",
+        variable="",
+        group="Process",
+    )
+    log_level: LogLevel = flag(LogLevel.WARNING, "Log level on stderr.", group="Process")
+
+
+@with_flags
+def ui(
+    target: Annotated[
+        str, typer.Argument(help="URL, :PORT, host:port (gRPC), card file, file.py[:agent] or module:agent.")
+    ],
+    *,
+    flags: UiFlags,
+) -> None:
+    """Serve the playground for the agent at TARGET: a page to call it over several bindings at once.
+
+    The command prints one line when it is ready: ready ui=http://HOST:PORT/?token=TOKEN
+
+    For example:
+
+      a2a-bridge ui http://localhost:9999
+
+      a2a-bridge ui https://agent.example -H 'Authorization: @token.txt'
+
+      a2a-bridge ui weather.py
+    """
+    from a2a_bridge.cli.log_setup import configure_logging
+    from a2a_bridge.cli.output import guard
+    from a2a_bridge.cli.running import run_on
+    from a2a_bridge.cli.target import parse
+    from a2a_bridge_tools.playground.launch import serve_playground
+
+    configure_logging(ServerFlags(log_level=flags.log_level))
+    with guard(target):
+        run_on(LoopKind.AUTO, serve_playground(parse(target), flags, flags.listen))
+
+
+skill = command_group("skill", "Install the Agent Skill, with which coding agents use this command.")
+
+#: where agents look for skills, below a project or a home
+PLACE = Path(".agents") / "skills" / "a2a-bridge"
+
+
+@skill.command(cls=Command)
+@with_flags
+def install(
+    folder: Annotated[
+        Path, typer.Argument(help="The project, or a home; default: here.", metavar="DIR")
+    ] = Path(),
+    *,
+    flags: OutputFlags,
+) -> None:
+    """Install the skill into DIR/.agents/skills/a2a-bridge, in place of an older one.
+
+    Links that lead out of DIR are rejected; a link in the place of a file is replaced.
+
+    For example:
+
+      a2a-bridge skill install ~
+    """
+    from a2a_bridge.cli.output import data, document, fail
+
+    target = folder / PLACE
+    written = []
+    try:
+        with as_file(files("a2a_bridge_tools") / "skill_files") as source:
+            for file in sorted(source.rglob("*.md")):
+                path = target / file.relative_to(source)
+                # A project that somebody else made can have links there.
+                if not path.parent.resolve().is_relative_to(folder.resolve()):
+                    raise fail(Exit.USAGE, f"{path.parent} leads out of {folder}", "another DIR")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.unlink(missing_ok=True)
+                path.write_bytes(file.read_bytes())
+                written.append(str(path))
+    except OSError as error:
+        raise fail(Exit.USAGE, f"{target} cannot be written: {error.strerror}", "another DIR") from None
+    if flags.output is Output.JSON:
+        document({"files": written})
+    else:
+        data("\n".join(f"Saved: {one}" for one in written))
