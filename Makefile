@@ -88,10 +88,10 @@ test-tools: install peers ## run the tests of the commands for people, and of th
 	$(PYTEST) tests/tools $(PYTEST_ARGS)
 
 # No programs, and few examples for tests with random input. On two quiet cores it takes less than 90 seconds.
-QUICK := api cards codec core dialects equivalence gateway hosting middleware pb push transports
+QUICK := api cards codec core dialects gateway hosting middleware pb push transports
 
 test-quick: install ## the tests to run while working: those that start no process
-	$(BIN)/python -m pytest --quick -q -n 2 $(QUICK:%=tests/%) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --quick -q -n $(PYTEST_WORKERS) $(QUICK:%=tests/%) $(PYTEST_ARGS)
 
 # Without one, these tests are skipped and say so.
 browser: ## install Debian's Chromium, which tests of the playground drive, if there is no browser and apt may be used
