@@ -7,8 +7,9 @@ from typing import Any
 
 import yaml
 
-from a2a_bridge.cli.specification import CODES, DEFAULTS, ERROR, REQUIREMENTS, REVISION
+from a2a_bridge.cli.specification import CODES, ERROR
 from tests.tools.compliance import FILE, PAGE, SIZES, STATUSES, page, report
+from tests.tools.specification import DEFAULTS, REQUIREMENTS, REVISION
 
 MADE: dict[str, Any] = yaml.safe_load(FILE.read_text())
 

@@ -23,16 +23,9 @@ from typing import Any
 import pytest
 import yaml
 
-from a2a_bridge.cli.specification import (
-    CODES,
-    DEFAULTS,
-    ERROR,
-    NOTES,
-    REQUIREMENTS,
-    REVISION,
-    VERSION,
-)
+from a2a_bridge.cli.specification import CODES, ERROR
 from a2a_bridge.core.options import CLIENT_PREFIX
+from tests.tools.specification import DEFAULTS, NOTES, REQUIREMENTS, REVISION, VERSION
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs" / "cli-compliance.yaml"

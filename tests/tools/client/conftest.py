@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from a2a_bridge.cli.specification import REQUIREMENTS
 from a2a_bridge.core.options import CLIENT_PREFIX
 from tests.peers.processes import ALL, Agent, peer_agents
 from tests.tools.client.live import Live, ours, theirs
+from tests.tools.specification import REQUIREMENTS
 
 __all__ = ["peer_agents"]
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.cli.specification import CODES, DEFAULTS, ERROR
+from a2a_bridge.cli.specification import CODES, ERROR
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering
 from tests.cli.commands import agent, card, command
 from tests.tools.client.live import Live, states
+from tests.tools.specification import DEFAULTS
 
 req = pytest.mark.requirement
 
