@@ -163,7 +163,7 @@ def _words(interface: hub.AgentInterface) -> str:
     return f"{interface.protocol_binding} {interface.protocol_version}".rstrip()
 
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("a2a_bridge.cards.schemes")
 
 
 def inexpressible(card: hub.AgentCard) -> list[str]:

@@ -35,7 +35,7 @@ from a2a_bridge.gateway.tasks import TaskLists, Tasks, scopes_by, visible_to
 from a2a_bridge.gateway.upstream import Dial, dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("a2a_bridge.gateway.streams")
 #: warnings about single agents
 _agents_log = logging.getLogger("a2a_bridge.gateway.unstreamed")
 

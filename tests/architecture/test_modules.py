@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from tests.architecture.repository import PRODUCT, ROOT, modules
 
@@ -39,3 +40,15 @@ def test_every_module_has_a_docstring() -> None:
         if not ast.get_docstring(ast.parse(path.read_text("utf-8")))
     ]
     assert silent == []
+
+
+def test_every_logger_is_below_the_one_that_the_command_sets_up() -> None:
+    names = {
+        (str(path.relative_to(ROOT)), name)
+        for path in modules()
+        if path.relative_to(ROOT).parts[0] in ("transports", "tools")
+        for name in re.findall(r"getLogger\(f?([^)]*)\)", path.read_text("utf-8"))
+    }
+    others = {name for name in names if not name[1].startswith(('"a2a_bridge.', '"a2a_bridge"', '"grpc.'))}
+    assert names
+    assert others == set()

@@ -51,7 +51,8 @@ from a2a_bridge_tools.playground.calls import Asked, make, operations
 from a2a_bridge_tools.playground.exchange import Exchange, History, error_tree
 from a2a_bridge_tools.playground.subject import Subject
 
-logger = logging.getLogger(__name__)
+# Below `a2a_bridge`, whose level and format the command sets.
+logger = logging.getLogger("a2a_bridge.cli.playground.server")
 
 #: bytes of a request, imported records included
 LARGEST = 64 * 1024 * 1024
