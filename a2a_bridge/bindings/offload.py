@@ -30,7 +30,6 @@ from a2a_bridge.codec.budget import (
     within_budget,
 )
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.service import Event
 
 T = TypeVar("T")
 
@@ -112,11 +111,6 @@ def encode(write: Callable[..., bytes], *arguments: Any, large: bool = False) ->
         return run_in_worker(write, *arguments)
     finally:
         METER.left = inf
-
-
-async def encode_in_worker(write: Callable[[Event], bytes], event: Event) -> bytes:
-    """The bytes of a long event, which nobody changes."""
-    return await run_in_worker(write, event)
 
 
 def too_many_values(most: int) -> A2AError:

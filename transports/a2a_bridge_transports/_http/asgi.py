@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 from multidict import CIMultiDict
 
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
-from a2a_bridge.bindings.offload import SMALL, encode_in_worker
+from a2a_bridge.bindings.offload import SMALL, run_in_worker
 from a2a_bridge.bindings.traffic import sent_bytes
 from a2a_bridge.codec.budget import ALLOWANCE, METER, LengthyError
 from a2a_bridge.core.addresses import Trust
@@ -400,7 +400,7 @@ class _Served(AsgiRequest):
                 data = encode(event)
             except LengthyError:
                 METER.left = inf
-                data = await encode_in_worker(encode, event)
+                data = await run_in_worker(encode, event)
             finally:
                 METER.left = inf
             sent_bytes[reply.binding] += len(data)

@@ -17,7 +17,7 @@ from math import inf
 from time import monotonic
 
 from a2a_bridge.bindings.memory import in_work
-from a2a_bridge.bindings.offload import SMALL, encode_in_worker
+from a2a_bridge.bindings.offload import SMALL, run_in_worker
 from a2a_bridge.bindings.traffic import sent_bytes
 from a2a_bridge.codec.budget import ALLOWANCE, METER, LengthyError
 from a2a_bridge.core.errors import A2AError
@@ -77,7 +77,7 @@ class EventWriter:
                     data = encode(event)
                 except LengthyError:
                     METER.left = inf
-                    data = await encode_in_worker(encode, event)
+                    data = await run_in_worker(encode, event)
                 finally:
                     METER.left = inf
                 sent_bytes[reply.binding] += len(data)
