@@ -31,7 +31,7 @@ from a2a_bridge.cli.help import (
     is_client,
 )
 from a2a_bridge.cli.specification import COMMANDS
-from a2a_bridge.core.extras import MissingExtraError
+from a2a_bridge.core.extras import missing_tools
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -203,7 +203,7 @@ class Commands(Group):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands = _Loaded()
+        self.commands = _Loaded()  # type: ignore[assignment]  # nothing writes to it
 
     def invoke(self, context: Any) -> Any:
         """Runs a command. An error of its command line is also a JSON document, if that asks for JSON."""
@@ -239,7 +239,7 @@ class Commands(Group):
             from a2a_bridge.cli.output import fail
             from a2a_bridge.cli.values import Exit
 
-            missing = MissingExtraError("a2a-transport-bridge-tools", "tools")
+            missing = missing_tools()
             raise fail(Exit.USAGE, f"{name}: {missing.text}", missing.remedy)
         return super().get_command(context, name)
 
@@ -254,7 +254,7 @@ class Commands(Group):
             if name not in SUMMARIES and "." not in name
         }
         absent = {name: text for name, text in SUMMARIES.items() if name not in here}
-        remedy = MissingExtraError("", "tools").remedy
+        remedy = missing_tools().remedy
         for title, listed in (
             ("Commands", here | others),
             (f"Commands that are not installed ({remedy})", absent),
@@ -264,38 +264,28 @@ class Commands(Group):
                     formatter.write_dl(list(listed.items()))
 
 
-class _Loaded(dict[str, Any]):
+class _Loaded(Mapping[str, Any]):
     """The commands; each is imported when it is read, and entry points are looked for when one is needed."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, Any] = {}
 
     def __contains__(self, name: object) -> bool:
         return name in _OWN or (name in _points() and "." not in str(name))
 
     def __iter__(self) -> Iterator[str]:
-        others = sorted(name for name in _points() if name not in SUMMARIES and "." not in name)
-        return iter([*(name for name in SUMMARIES if name in self), *others])
+        yield from (name for name in SUMMARIES if name in self)
+        yield from sorted(name for name in _points() if name not in SUMMARIES and "." not in name)
 
     def __len__(self) -> int:
-        return sum(1 for _ in iter(self))
+        return sum(1 for _ in self)
 
     def __getitem__(self, name: str) -> Any:
         if name not in self:
             raise KeyError(name)
-        command = super().get(name)
-        if command is None:
-            command = self[name] = _load(name)
-        return command
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default  # noqa: SIM401  dict.get does not load
-
-    def keys(self) -> Any:
-        return list(self)
-
-    def values(self) -> Any:
-        return [self[name] for name in self]
-
-    def items(self) -> Any:
-        return [(name, self[name]) for name in self]
+        if name not in self._read:
+            self._read[name] = _load(name)
+        return self._read[name]
 
 
 _OWN = SUMMARIES.keys() - TOOLS

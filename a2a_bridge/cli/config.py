@@ -19,7 +19,7 @@ from a2a_bridge.cli.config_file import ConfigError, ConfigFile
 from a2a_bridge.cli.flags import Output, OutputFlags
 from a2a_bridge.cli.reading import Reading, with_flags
 from a2a_bridge.cli.values import Exit
-from a2a_bridge.core.extras import MissingExtraError
+from a2a_bridge.core.extras import missing_tools
 from a2a_bridge.core.options import flag
 
 app = command_group("config", "Check configuration files, and show the effective options.")
@@ -99,7 +99,7 @@ def show(
       a2a-bridge config show gateway --origin --config bridge.toml
     """
     if command is None and flags.config is None:
-        missing = MissingExtraError("a2a-transport-bridge-tools", "tools")
+        missing = missing_tools()
         text = "name serve or gateway; to show the options of client commands, install the tools"
         raise typer.BadParameter(f"{text}: {missing.remedy}", param_hint="COMMAND")
     show_options(context, command, flags.config, flags.output, origin=flags.origin)

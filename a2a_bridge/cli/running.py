@@ -25,7 +25,7 @@ from a2a_bridge.cli.reading import Reading
 from a2a_bridge.cli.server_flags import ClientCertificate, LogFormat, LoopKind, ServerFlags, ServerKind
 from a2a_bridge.cli.values import Exit, listen_address
 from a2a_bridge.cli.workers import Worker
-from a2a_bridge.core.extras import MissingExtraError
+from a2a_bridge.core.extras import MissingExtraError, missing_tools
 from a2a_bridge.core.option_classes import HostValues
 from a2a_bridge.core.options import taken
 
@@ -214,7 +214,7 @@ def launch_of(flags: ServerFlags, kind: str = "agent") -> Launch | None:
     for point in entry_points(group=PLAYGROUND, name="page"):
         launch: Launch = point.load()(flags, kind)
         return launch
-    missing = MissingExtraError("a2a-transport-bridge-tools", "tools")
+    missing = missing_tools()
     raise fail(Exit.USAGE, f"--ui: {missing.text}", missing.remedy)
 
 

@@ -17,6 +17,11 @@ class MissingExtraError(ImportError):
         super().__init__(f"{self.text}: {self.remedy}")
 
 
+def missing_tools() -> MissingExtraError:
+    """The distribution with the commands for people is not installed."""
+    return MissingExtraError(f"{DISTRIBUTION}-tools", "tools")
+
+
 def load(module: str, extra: str) -> Any:
     """A module of a package from an extra. Raises MissingExtraError."""
     package = module.partition(".")[0]
