@@ -6,8 +6,8 @@ Rules:
    (codec.budget).
 3. All servers and clients of the process share a few threads. More would not be faster: Python runs one at a
    time, and the loop would wait longer.
-4. `CallContext.large` and `ResponseParameters.large` say that a message was decoded in a thread. Who walks
-   through it later does so in a thread, too, without a first attempt on the loop.
+4. `CallContext.large` and `ResponseParameters.large` say that a message was decoded in a thread. Later
+   passes through this message are made in a thread, too, without a first attempt on the loop.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ values.
 LARGE = 1024 * 1024
 """Documents above this size, in bytes, are decoded in a thread regardless of their values."""
 MUCH = 256 * 1024
-"""Stores parse so many bytes in a thread, and serialize tasks of so many there if nobody changes them."""
+"""Size in bytes from which stores parse in a thread, and serialize tasks there that no longer change."""
 THREADS = 2
 
 _threads = ThreadPoolExecutor(THREADS, "a2a-bridge-codec")

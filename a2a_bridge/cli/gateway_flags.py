@@ -17,7 +17,7 @@ from a2a_bridge.core.options import Table, flag, of, required, table
 
 
 class UpstreamAuth(str, Enum):  # noqa: UP042  Typer shows the members of a str Enum as choices
-    """What is sent to the agent to prove who calls."""
+    """The credentials that are sent to the agent."""
 
     PASS_THROUGH = "pass-through"  # noqa: S105  no secret
     STATIC = "static"

@@ -145,7 +145,7 @@ class ResponseParameters(dict[str, str]):
     #: the version to answer in, from a service that can determine it better than the address; empty for the
     #: caller's
     version: str = ""
-    #: True if the response is large: who walks through it does so in a thread
+    #: True if the response is large: passes through it are made in a thread
     large: bool = False
 
     def merge(self, other: ResponseParameters) -> None:
@@ -175,7 +175,7 @@ class CallContext:
     reply: ResponseParameters = field(default_factory=ResponseParameters)
     #: content of the request that no 1.0 message can hold: ASCII JSON, bounded (see dialects); empty for none
     side_channel: str = ""
-    #: True if the request is so large that it was decoded in a thread: who walks through it does so there
+    #: True if the request is so large that it was decoded in a thread: passes through it are made there
     large: bool = False
 
     @property
