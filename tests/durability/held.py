@@ -15,8 +15,8 @@ from typing import Any
 
 
 def counts() -> dict[str, Any]:
-    """Numbers by name, and `of`: a description of the tasks and files, for reports. Run inside of an event
-    loop.
+    """Numbers by name, and `of`: a description of the tasks, files and threads, for reports. Run inside of an
+    event loop.
     """
     gc.collect()
     loop = asyncio.get_running_loop()
@@ -34,6 +34,7 @@ def counts() -> dict[str, Any]:
             "tasks": dict(Counter(_name(task) for task in tasks)),
             "timers": dict(Counter(_called(handle) for handle in timers)),
             "files": dict(files),
+            "threads": dict(Counter(_pool(thread) for thread in threading.enumerate())),
         },
     }
 
@@ -46,6 +47,12 @@ def _name(task: asyncio.Task[Any]) -> str:
 def _called(handle: asyncio.TimerHandle) -> str:
     callback = getattr(handle, "_callback", None)
     return getattr(callback, "__qualname__", repr(callback))
+
+
+def _pool(thread: threading.Thread) -> str:
+    """The name of a thread, without its number in a pool: `asyncio` for `asyncio_3`."""
+    name, _, number = thread.name.rpartition("_")
+    return name if number.isdecimal() else thread.name
 
 
 def _files() -> Counter[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import time
 from collections import Counter
@@ -32,6 +33,13 @@ from tests.patience import PATIENCE
 SETTLING = 60.0
 #: most connections in the pool of a SQLite store, including that of the writer
 POOLED = 8
+#: most threads in the pools of a server, by name: a pool starts a thread when all others are at work, and keeps it
+POOLS = {
+    "a2a store reader": 4,
+    "a2a-bridge-codec": 2,
+    "a2a push names": 16,
+    "asyncio": min(32, (os.cpu_count() or 1) + 4),
+}
 #: names of `held` that are compared, and the allowed growth of memory
 COUNTED = ("tasks", "timers", "files", "sockets", "threads")
 GROWTH = 1.10
@@ -343,11 +351,13 @@ async def settled(served: Served, before: dict[str, Any]) -> list[str]:
 
 
 def _count(found: dict[str, Any], name: str) -> int:
-    """The number of a kind. The store's pool opens connections when they are first needed, and keeps them."""
+    """The number of a kind, without what pools open when it is first needed, and keep."""
     count: int = found[name]
     if name == "files":
         databases = {file: n for file, n in found["of"]["files"].items() if ".db" in file}
         count -= sum(min(n, POOLED) for n in databases.values())
+    if name == "threads":
+        count -= sum(min(n, POOLS.get(pool, 0)) for pool, n in found["of"]["threads"].items())
     return count
 
 
