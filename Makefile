@@ -14,7 +14,7 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 4
 # Arguments of the programs behind `acts`, `cli`, `cluster`, `crash`, `frameworks`, `sdks`, `soak` and `tck`.
 ARGS ?=
-SOURCES := a2a_bridge transports tools proto tests benchmarks examples
+SOURCES := a2a_bridge transports tools adapters proto tests benchmarks examples
 # Folders that do not exist yet are not an error.
 PRESENT = $(wildcard $(SOURCES))
 
@@ -58,9 +58,9 @@ $(VENV)/.locked: requirements.lock $(OTHER_PYTHON)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@touch $@
 
-# The project itself and its tools, editable; again when their metadata changes.
-$(VENV)/.project: $(VENV)/.locked pyproject.toml tools/pyproject.toml
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./tools
+# The project itself, its tools and its adapters, editable; again when their metadata changes.
+$(VENV)/.project: $(VENV)/.locked pyproject.toml tools/pyproject.toml adapters/pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./tools -e ./adapters
 	@touch $@
 
 peers: $(PEERS:%=$(BUILD)/peers/%/.locked) ## make an environment for each older SDK that tests talk to

@@ -14,9 +14,9 @@ from tests.patience import PATIENCE
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 #: Folders with Python source of ours.
-SOURCES = ("a2a_bridge", "transports", "tools", "proto", "tests", "benchmarks", "examples")
+SOURCES = ("a2a_bridge", "transports", "tools", "adapters", "proto", "tests", "benchmarks", "examples")
 #: those that users install
-PRODUCT = ("a2a_bridge", "transports", "tools")
+PRODUCT = ("a2a_bridge", "transports", "tools", "adapters")
 #: The output of proto/generate.py and proto/models.py.
 GENERATED = {
     *(ROOT / "a2a_bridge" / "pb" / f"{name}.py" for name in ("lf_a2a_v1", "google_rpc")),

@@ -70,7 +70,11 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def environment(folder: Path) -> dict[str, str]:
     # Before what is installed, which is the project itself.
-    return {"PYTHONPATH": os.pathsep.join([str(folder), str(folder / "transports"), str(folder / "tools")])}
+    return {
+        "PYTHONPATH": os.pathsep.join(
+            [str(folder), str(folder / "transports"), str(folder / "tools"), str(folder / "adapters")]
+        )
+    }
 
 
 def imported(path: Path) -> set[str]:

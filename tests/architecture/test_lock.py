@@ -36,14 +36,15 @@ def wanted() -> list[tuple[str, str]]:
 
 
 def wanted_here() -> list[str]:
-    metadata, tools = pyproject(), pyproject("tools")
+    metadata, tools, adapters = pyproject(), pyproject("tools"), pyproject("adapters")
     groups = [
         metadata["project"]["dependencies"],
         *metadata["project"]["optional-dependencies"].values(),
         *metadata["dependency-groups"].values(),
         tools["project"]["dependencies"],
+        adapters["project"]["dependencies"],
     ]
-    ours = {one["project"]["name"] for one in (metadata, tools)}
+    ours = {one["project"]["name"] for one in (metadata, tools, adapters)}
     return sorted({line for group in groups for line in group if Requirement(line).name not in ours})
 
 

@@ -46,7 +46,7 @@ def test_every_logger_is_below_the_one_that_the_command_sets_up() -> None:
     names = {
         (str(path.relative_to(ROOT)), name)
         for path in modules()
-        if path.relative_to(ROOT).parts[0] in ("transports", "tools")
+        if path.relative_to(ROOT).parts[0] in ("transports", "tools", "adapters")
         for name in re.findall(r"getLogger\(f?([^)]*)\)", path.read_text("utf-8"))
     }
     others = {name for name in names if not name[1].startswith(('"a2a_bridge.', '"a2a_bridge"', '"grpc.'))}

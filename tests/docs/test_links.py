@@ -30,6 +30,7 @@ FOLDERS = (
     "a2a_bridge/cli",
     "transports/a2a_bridge_transports",
     "tools/a2a_bridge_tools",
+    "adapters/a2a_bridge_adapters",
 )
 
 

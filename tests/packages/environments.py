@@ -19,8 +19,8 @@ from packaging.utils import canonicalize_name
 from tests.architecture.repository import ROOT, pyproject, run
 
 #: the distributions of this project, by name, and their folders
-OURS = {pyproject(folder)["project"]["name"]: ROOT / folder for folder in (".", "tools")}
-BRIDGE, TOOLS = OURS
+OURS = {pyproject(folder)["project"]["name"]: ROOT / folder for folder in (".", "tools", "adapters")}
+BRIDGE, TOOLS, ADAPTERS = OURS
 
 
 def requirements(names: Iterable[str]) -> dict[str, frozenset[str]]:
