@@ -74,6 +74,7 @@ from a2a_bridge.gateway.destinations import Destinations, place_of
 from a2a_bridge.gateway.tasks import Tasks, scopes_by
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.hosting import Agent, Engine
+from a2a_bridge.middleware.validate import Offer
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Store
 
@@ -86,6 +87,8 @@ __all__ = [
     "asgi_gateway",
     "connect",
     "guard",
+    "guarded_agent",
+    "guarded_gateway",
     "serve_agent",
     "serve_gateway",
     "serve_service",
@@ -159,24 +162,10 @@ async def serve_gateway(
     check_options(options, ServeOptions)
     check_options(dial_options, DialOptions, "dial_options")
     options = add_metrics(options or ServeOptions())
-    dial_options = dial_options or DialOptions(timeout=None)
-    if options.authentication is not None and not options.pass_credentials:
-        forward = dial_options.forward - options.authentication.parameters
-        dial_options = replace(dial_options, forward=forward)
-    credentials = options.upstream.credentials
-    if isinstance(credentials, TokenExchange) and not identifies(options):
-        raise ValueError("token exchange needs a gateway that authenticates its callers with bearer tokens")
-    note_mismatch(card, credentials, dial_options.tls)
-    # Task names are easy to guess, and the agent may know its callers although the gateway does not.
     tasks = Tasks(most_listed=options.list_tasks_memory)
+    dial_options, dialling = _gateway_dial(card, options, dial_options, tasks)
+    # Task names are easy to guess, and the agent may know its callers although the gateway does not.
     remembered = Remembered(list_dialects(interfaces), scopes_by(dial_options.forward), tasks)
-    dialling = _adapt_dial(
-        observe_dial(dial, options.tracing, options.metrics, options.name or card.name),
-        tasks,
-        options.upstream,
-        # Lists of callers whose tasks are kept apart are answered above the connections.
-        lists=bool(options.list_tasks_memory) and not keeps_owners(options),
-    )
     names = remembered.legacy.names
     resumes = offers_resume(card)
     async with (
@@ -203,6 +192,68 @@ async def serve_gateway(
         follow_card(one, CardReading(card, candidates), options, server.replace_card),
     ):
         yield server
+
+
+def _gateway_dial(
+    card: hub.AgentCard, options: ServeOptions, dial_options: DialOptions | None, tasks: Tasks
+) -> tuple[DialOptions, Dial]:
+    """How a gateway dials its agent, and with which options. Raises ValueError for contradictory options."""
+    dial_options = dial_options or DialOptions(timeout=None)
+    if options.authentication is not None and not options.pass_credentials:
+        forward = dial_options.forward - options.authentication.parameters
+        dial_options = replace(dial_options, forward=forward)
+    credentials = options.upstream.credentials
+    if isinstance(credentials, TokenExchange) and not identifies(options):
+        raise ValueError("token exchange needs a gateway that authenticates its callers with bearer tokens")
+    note_mismatch(card, credentials, dial_options.tls)
+    return dial_options, _adapt_dial(
+        observe_dial(dial, options.tracing, options.metrics, options.name or card.name),
+        tasks,
+        options.upstream,
+        # Lists of callers whose tasks are kept apart are answered above the connections.
+        lists=bool(options.list_tasks_memory) and not keeps_owners(options),
+    )
+
+
+@opened_as("async with guarded_agent(…) as peer:", check_agent)
+async def guarded_agent(agent: Agent, options: ServeOptions | None = None) -> AsyncIterator[Peer]:
+    """A hosted agent behind the middleware of a server, without a binding: for servers of other protocols.
+    The principal is in the context of each call. Raises the errors of `serve_agent`.
+    """
+    options = options or ServeOptions()
+    check_credentials(agent.card, options)
+    async with agent_app(agent, options, sends=False) as one:
+        yield Peer(guard(one.service, one.card, one.options), one.card)
+        await one.close(options.grace)
+
+
+@opened_as("async with guarded_gateway(…) as peer:")
+async def guarded_gateway(
+    card: hub.AgentCard,
+    candidates: Sequence[Candidate],
+    options: ServeOptions | None = None,
+    dial_options: DialOptions | None = None,
+) -> AsyncIterator[Peer]:
+    """A gateway without a binding: see `guarded_agent` and `serve_gateway`. The card of the peer follows the
+    card of the agent.
+    """
+    options = options or ServeOptions()
+    tasks = Tasks(most_listed=options.list_tasks_memory)
+    dial_options, dialling = _gateway_dial(card, options, dial_options, tasks)
+    resumes = offers_resume(card)
+    async with gateway_app(
+        candidates, options, dial_options, dial=dialling, tasks=tasks, resumes=resumes
+    ) as one:
+        offered = build_offered_card(card, candidates, options)
+        offer = Offer(offered)
+        peer = Peer(guard(one.service, offered, options, elsewhere=True, offer=offer), offered)
+
+        def show(changed: hub.AgentCard) -> None:
+            offer.replace(changed)
+            peer.card = changed
+
+        async with follow_card(one, CardReading(card, candidates), options, show):
+            yield peer
 
 
 def _ready_with(options: ServeOptions, app: GatewayApp) -> ServeOptions:
