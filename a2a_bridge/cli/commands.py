@@ -2,8 +2,8 @@
 
 Rules:
 1. The commands that run a server are modules of this package. All others are entry points of the group
-   `a2a_bridge.commands`: `NAME`, or `GROUP.NAME` for one of a group. Those of the tools are known by name, so
-   that one that is absent says what to install.
+   `a2a_bridge.commands`: `NAME`, or `GROUP.NAME` for one of a group. Those of the tools and of the adapters
+   are known by name, so that one that is absent says what to install.
 2. An entry point never takes the place of a command that runs a server; one of a group may.
 """
 
@@ -31,7 +31,7 @@ from a2a_bridge.cli.help import (
     is_client,
 )
 from a2a_bridge.cli.specification import COMMANDS
-from a2a_bridge.core.extras import missing_tools
+from a2a_bridge.core.extras import missing_fronts, missing_tools
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -47,6 +47,7 @@ SUMMARIES = {
     "server": "Serve a demo agent over every binding, to practise on.",
     "serve": "Serve an agent over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
     "gateway": "Serve the agent at UPSTREAM over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
+    "front": "Serve an agent to clients of other protocols: MCP, and OpenAI's API.",
     "compare": "Send a message over every interface and version of a card, and compare the answers.",
     "check": "Look at everything between a client and the agent at TARGET, and name what to change.",
     "ui": "Serve the playground for the agent at TARGET: a page to call it over several bindings at once.",
@@ -75,6 +76,11 @@ GROUP = "a2a_bridge.commands"
 TOOLS = frozenset(
     {"auth", "card", "chat", "check", "compare", "conformance", "send", "server", "skill", "task", "ui"}
 )
+
+#: the commands of the adapters
+FRONTS = frozenset({"front"})
+#: each command of another distribution → its absence
+_ABSENT = dict.fromkeys(TOOLS, missing_tools) | dict.fromkeys(FRONTS, missing_fronts)
 
 #: the class of all errors of a command line. Typer has it in a private module, older versions from click
 _UsageError: Any = typer.BadParameter.__base__
@@ -235,11 +241,11 @@ class Commands(Group):
 
             raise fail(Exit.USAGE, f"there is no command {name}", INSTEAD[name])
         name = COMMANDS.get(name, name)
-        if name in TOOLS and name not in self.commands:
+        if name in _ABSENT and name not in self.commands:
             from a2a_bridge.cli.output import fail
             from a2a_bridge.cli.values import Exit
 
-            missing = missing_tools()
+            missing = _ABSENT[name]()
             raise fail(Exit.USAGE, f"{name}: {missing.text}", missing.remedy)
         return super().get_command(context, name)
 
@@ -254,11 +260,11 @@ class Commands(Group):
             if name not in SUMMARIES and "." not in name
         }
         absent = {name: text for name, text in SUMMARIES.items() if name not in here}
-        remedy = missing_tools().remedy
-        for title, listed in (
-            ("Commands", here | others),
-            (f"Commands that are not installed ({remedy})", absent),
-        ):
+        sections = {"Commands": here | others}
+        for name, text in absent.items():
+            title = f"Commands that are not installed ({_ABSENT[name]().remedy})"
+            sections.setdefault(title, {})[name] = text
+        for title, listed in sections.items():
             if listed:
                 with formatter.section(title):
                     formatter.write_dl(list(listed.items()))
@@ -288,7 +294,7 @@ class _Loaded(Mapping[str, Any]):
         return self._read[name]
 
 
-_OWN = SUMMARIES.keys() - TOOLS
+_OWN = SUMMARIES.keys() - _ABSENT.keys()
 
 
 @cache

@@ -6,20 +6,30 @@ import importlib
 from typing import Any
 
 DISTRIBUTION = "a2a-transport-bridge"
+#: the distribution with the adapters of frameworks and the fronts
+ADAPTERS = f"{DISTRIBUTION}-adapters"
 
 
 class MissingExtraError(ImportError):
-    """A package of an extra is not installed. text: the package. remedy: the command that installs it."""
+    """A package of an extra is not installed. text: the package. remedy: the command that installs it.
 
-    def __init__(self, package: str, extra: str) -> None:
-        self.text = f"this needs {DISTRIBUTION}[{extra}], the package {package}"
-        self.remedy = f'pip install "{DISTRIBUTION}[{extra}]"'
+    distribution: the one with the extra.
+    """
+
+    def __init__(self, package: str, extra: str, distribution: str = DISTRIBUTION) -> None:
+        self.text = f"this needs {distribution}[{extra}], the package {package}"
+        self.remedy = f'pip install "{distribution}[{extra}]"'
         super().__init__(f"{self.text}: {self.remedy}")
 
 
 def missing_tools() -> MissingExtraError:
     """The distribution with the commands for people is not installed."""
     return MissingExtraError(f"{DISTRIBUTION}-tools", "tools")
+
+
+def missing_fronts(package: str = ADAPTERS) -> MissingExtraError:
+    """The distribution with the fronts, or a package that they need, is not installed."""
+    return MissingExtraError(package, "fronts", ADAPTERS)
 
 
 def load(module: str, extra: str) -> Any:

@@ -70,7 +70,20 @@ def test_the_values_of_a_command_are_taken_by_the_classes_of_the_library() -> No
 
 
 def test_the_commands() -> None:
-    ours = ["check", "config", "db", "export", "gateway", "keys", "peers", "push", "serve", "ui", "usage"]
+    ours = [
+        "check",
+        "config",
+        "db",
+        "export",
+        "front",
+        "gateway",
+        "keys",
+        "peers",
+        "push",
+        "serve",
+        "ui",
+        "usage",
+    ]
     official = ["auth", "conformance", "send", "task", "card", "chat", "completion", "help", "server"]
     assert sorted(COMMANDS) == sorted([*ours, *official, "compare", "skill"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from a2a_bridge.cli.commands import GROUP, SUMMARIES, TOOLS
+from a2a_bridge.cli.commands import FRONTS, GROUP, SUMMARIES, TOOLS
 from tests.architecture.repository import ROOT, pyproject, run
 from tests.packages import environments
 from tests.patience import PATIENCE
@@ -61,6 +62,18 @@ def server(tmp_path_factory: pytest.TempPathFactory, wheels: dict[str, Path]) ->
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory, wheels: dict[str, Path]) -> Path:
     return environments.make(tmp_path_factory.mktemp("tools"), wheels, f"{environments.BRIDGE}[tools]")
+
+
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory: pytest.TempPathFactory, wheels: dict[str, Path]) -> Path:
+    """The command and the adapters, without a package of an extra of theirs."""
+    names = (f"{environments.BRIDGE}[server]", environments.ADAPTERS)
+    return environments.make(tmp_path_factory.mktemp("adapters"), wheels, *names)
+
+
+@pytest.fixture(scope="module")
+def fronts(tmp_path_factory: pytest.TempPathFactory, wheels: dict[str, Path]) -> Path:
+    return environments.make(tmp_path_factory.mktemp("fronts"), wheels, f"{environments.ADAPTERS}[fronts]")
 
 
 def code(programs: Path, text: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -149,15 +162,17 @@ def test_a_server_serves_and_bridges_without_the_tools(server: Path, tmp_path: P
     assert done.stdout == "hello\n", done.stderr
 
 
-def test_a_server_lists_the_commands_of_the_tools_as_absent(server: Path, tmp_path: Path) -> None:
+def test_a_server_lists_the_commands_of_others_as_absent(server: Path, tmp_path: Path) -> None:
     shown = command(server, "--help", cwd=tmp_path).stdout
     here, _, absent = shown.partition("Commands that are not installed")
     assert 'pip install "a2a-transport-bridge[tools]"' in " ".join(absent.split())
+    assert 'pip install "a2a-transport-bridge-adapters[fronts]"' in " ".join(absent.split())
+    others = TOOLS | FRONTS
     assert [f"\n  {name} " in here for name in sorted(SUMMARIES)] == [
-        name not in TOOLS for name in sorted(SUMMARIES)
+        name not in others for name in sorted(SUMMARIES)
     ]
     assert [f"\n  {name} " in absent for name in sorted(SUMMARIES)] == [
-        name in TOOLS for name in sorted(SUMMARIES)
+        name in others for name in sorted(SUMMARIES)
     ]
 
 
@@ -181,7 +196,7 @@ def test_what_the_tools_have_names_them(server: Path, tmp_path: Path, words: lis
 
 def test_the_tools_add_all_commands(everything: Path, tmp_path: Path) -> None:
     shown = command(everything, "--help", cwd=tmp_path).stdout
-    assert "not installed" not in shown
+    assert shown.count("not installed") == 1  # the fronts
     for name in SUMMARIES:
         assert f"\n  {name} " in shown
     with running(everything, "server", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", cwd=tmp_path) as up:
@@ -202,7 +217,32 @@ def test_the_files_of_the_tools_are_in_their_wheel(everything: Path, tmp_path: P
 
 def test_the_table_of_the_tools_is_that_of_their_entry_points() -> None:
     found = {point.name for point in importlib.metadata.entry_points(group=GROUP)}
-    assert {name for name in found if "." not in name} == TOOLS
+    assert {name for name in found if "." not in name} == TOOLS | FRONTS
+
+
+#: the environment → the package that it lacks
+LACKING = {"server": "a2a-transport-bridge-adapters", "adapters": "mcp"}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_a_front_that_is_absent_is_named(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> None:
+    programs = request.getfixturevalue(name)
+    done = command(programs, "front", "mcp", "http://127.0.0.1:1", "--stdio", cwd=tmp_path)
+    shown = " ".join(done.stderr.replace("│", "").split())
+    assert done.returncode == 2
+    assert f"the package {LACKING[name]}" in shown
+    assert 'pip install "a2a-transport-bridge-adapters[fronts]"' in shown
+
+
+def test_the_fronts_have_their_packages(fronts: Path, tmp_path: Path) -> None:
+    agent = ROOT / "examples" / "echo_agent.py"
+    any_port = ("--http", "127.0.0.1:0")
+    for name in ("mcp", "openai"):
+        with running(fronts, "front", name, agent, *any_port, cwd=tmp_path) as up:
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(f"{up['http']}/nowhere", timeout=PATIENCE)  # noqa: S310
+            assert refused.value.code == 404
+            refused.value.close()
 
 
 def test_both_distributions_have_one_version() -> None:

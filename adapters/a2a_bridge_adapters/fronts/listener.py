@@ -1,0 +1,99 @@
+"""The HTTP listener of a front: uvicorn, as the server of `serve_until_signal`.
+
+The fronts are ASGI applications, so that they can be mounted elsewhere, and the listener of the bindings
+serves services only. uvicorn comes with the package `mcp`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+
+from a2a_bridge.cli.gateway_flags import GatewayFlags
+from a2a_bridge.cli.running import IDLE_TIMEOUT
+from a2a_bridge.core.addresses import ListenAddress
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_adapters.fronts.callers import Application
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals alone, and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listens = asyncio.Event()
+
+    def capture_signals(self) -> Any:
+        """Nothing is captured."""
+        return nullcontext()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listens.set()
+
+
+@dataclass(slots=True)
+class Listener:
+    """A running listener, in the form of `app.process.Listening`."""
+
+    http: ListenAddress
+    secure: bool
+    server: _Server
+    serving: asyncio.Task[None]
+    grpc: None = None
+    admin: None = None
+
+    @property
+    def cards(self) -> Mapping[str, hub.AgentCard]:
+        """No cards: the addresses of the agent's own are not those of the front."""
+        return {}
+
+    async def drain(self, grace: float) -> None:
+        """Lets requests end for `grace` seconds. May be repeated."""
+        self.server.should_exit = True
+        _, late = await asyncio.wait({self.serving}, timeout=grace)
+        if late:
+            self.server.force_exit = True
+        await asyncio.wait({self.serving})
+
+
+@asynccontextmanager
+async def listen(app: Application, address: ListenAddress, flags: GatewayFlags) -> AsyncIterator[Listener]:
+    """Serves an application while the context is open. Raises OSError for an address that cannot be used."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    bound = socket.create_server((address.host, address.port), family=family, backlog=1024)
+    certificate = flags.ssl_certfile
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=int(IDLE_TIMEOUT),
+        limit_concurrency=flags.max_connections or None,
+        ssl_certfile=None if certificate is None else str(certificate),
+        ssl_keyfile=None if flags.ssl_keyfile is None else str(flags.ssl_keyfile),
+    )
+    server = _Server(config)
+    try:
+        serving = asyncio.create_task(server.serve([bound]))
+        listening = asyncio.create_task(server.listens.wait())
+        await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
+        listening.cancel()
+        if serving.done():
+            await serving
+        host, port = bound.getsockname()[:2]
+        listener = Listener(ListenAddress(host, port), certificate is not None, server, serving)
+        try:
+            yield listener
+        finally:
+            await listener.drain(flags.timeout_graceful_shutdown)
+    finally:
+        bound.close()

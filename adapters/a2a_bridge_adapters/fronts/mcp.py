@@ -1,0 +1,376 @@
+"""An agent as the tools of an MCP server, over stdio or streamable HTTP, in both eras of the protocol.
+
+Rules:
+1. One tool a skill, all of which send their message to the same agent, and `task_status`.
+2. A call ends after `patience` seconds with the id of the task, which goes on; `task_status` waits for it.
+3. A call that its client cancels cancels the task.
+4. An agent that asks: the client is asked by elicitation, within the call (until 2025-11-25) or by a result
+   that asks for a further call (2026-07-28). A client without it gets the question, and goes on with `task`.
+5. A conversation belongs to a caller and a session. Requests of 2026-07-28 over HTTP have no session: their
+   results name the conversation, and `conversation` continues it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cachetools import TTLCache
+from mcp import types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.shared.exceptions import MCPError
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+
+from a2a_bridge.codec import DecodeError
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.messages import AT_REST, data_part, text_part
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_adapters.fronts.callers import context_for, owner_of
+from a2a_bridge_adapters.fronts.conversations import LONGEST, MOST, context_of, new_name
+from a2a_bridge_adapters.fronts.mcp_content import failure, result_of
+from a2a_bridge_adapters.fronts.turn import Answer, Shown, Turn, Upstream, answer_of
+
+_log = logging.getLogger("a2a_bridge.fronts")
+
+STATUS_TOOL = "task_status"
+#: the name of the front, for logs and metrics
+BINDING = "MCP"
+#: seconds of a call: clients give up after 60
+WAIT = 50.0
+#: seconds for a person to answer a question
+ELICITATION = 600.0
+#: seconds between two looks of `task_status`
+_PAUSE = 0.5
+_LONGEST_NAME = 64
+_HANDLE = re.compile(r"[0-9a-f]{32}")
+_ARGUMENTS = {
+    "message": {"type": "string", "description": "What to tell the agent, in plain language."},
+    "data": {"type": "object", "description": "JSON for the agent, beside the message."},
+    "task": {"type": "string", "description": "The id of a task that waits for an answer, to continue it."},
+    "conversation": {
+        "type": "string",
+        "description": "The id of an earlier conversation, to continue it. By default that of this session.",
+    },
+}
+_ANSWER = "answer"
+
+
+class ArgumentError(ValueError):
+    """An argument of a tool is not valid; the text names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a tool."""
+
+    message: str
+    data: dict[str, Any] | None
+    task: str
+    conversation: str
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any] | None) -> Call:
+        """The arguments of a call. Raises ArgumentError."""
+        given = dict(arguments or {})
+        unknown = sorted(given.keys() - _ARGUMENTS.keys())
+        if unknown:
+            raise ArgumentError(f"{unknown[0]}: there is no such argument; {', '.join(_ARGUMENTS)} are known")
+        texts = {name: given.get(name, "") for name in ("message", "task", "conversation")}
+        for name, value in texts.items():
+            if not isinstance(value, str):
+                raise ArgumentError(f"{name}: is text, not {type(value).__name__}")
+        data = given.get("data")
+        if data is not None and not isinstance(data, dict):
+            raise ArgumentError(f"data: is a JSON object, not {type(data).__name__}")
+        if not texts["message"].strip() and data is None:
+            raise ArgumentError("message: is missing")
+        if texts["conversation"] and not _HANDLE.fullmatch(texts["conversation"]):
+            raise ArgumentError("conversation: is none that a result has named")
+        return cls(texts["message"], data, texts["task"], texts["conversation"])
+
+    def parts(self) -> list[hub.Part]:
+        """The content for the agent. Raises ArgumentError."""
+        found = [text_part(self.message)] if self.message else []
+        if self.data is not None:
+            try:
+                found.append(data_part(self.data))
+            except DecodeError as error:
+                raise ArgumentError(f"data: {error}") from None
+        return found
+
+
+def tools_of(card: hub.AgentCard) -> list[types.Tool]:
+    """The tools of an agent: one a skill, or one for the agent, and `task_status`."""
+    taken = {STATUS_TOOL}
+    made = []
+    described = [(one.id or one.name, one.name, _skill_text(one, card)) for one in card.skills]
+    for name, title, text in described or [(card.name, card.name, card.description)]:
+        made.append(
+            types.Tool(
+                name=_unique(name, taken),
+                title=title or None,
+                description=text or None,
+                input_schema={"type": "object", "properties": _ARGUMENTS, "required": ["message"]},
+            )
+        )
+    made.append(
+        types.Tool(
+            name=STATUS_TOOL,
+            title="Wait for a task",
+            description="Waits for a task that is still working, and returns its result or its state.",
+            input_schema={
+                "type": "object",
+                "properties": {"task": {"type": "string", "description": "The id of the task."}},
+                "required": ["task"],
+            },
+        )
+    )
+    return made
+
+
+def _skill_text(skill: hub.AgentSkill, card: hub.AgentCard) -> str:
+    lines = [skill.description or card.description]
+    if skill.examples:
+        lines.append("For example: " + "; ".join(skill.examples))
+    return "\n".join(line for line in lines if line)
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """A name of letters, digits, _ and - that is not taken."""
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_LONGEST_NAME] or "ask"
+    made, number = plain, 1
+    while made in taken:
+        number += 1
+        end = f"_{number}"
+        made = plain[: _LONGEST_NAME - len(end)] + end
+    taken.add(made)
+    return made
+
+
+class McpFront:
+    """The MCP server of an agent. patience: seconds of a call."""
+
+    def __init__(self, upstream: Upstream, *, patience: float = WAIT) -> None:
+        self._upstream = upstream
+        self._patience = patience
+        #: the parts of waiting tasks that a caller has, by owner and task
+        self._shown: TTLCache[tuple[str, str], Shown] = TTLCache(MOST, LONGEST)
+        #: the conversation of a caller at the other end of a pipe
+        self._pipe = new_name()
+        self.server: Server[Any] = Server(
+            upstream.card.name or "agent",
+            version=upstream.card.version,
+            instructions=upstream.card.description or None,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+        security = RequestStateSecurity.ephemeral(ttl=ELICITATION)
+        security.bind_principal = lambda context: owner_of(_context(context))
+        self.server.middleware.append(RequestStateBoundary(security, default_audience=upstream.card.name))
+
+    async def _list(
+        self, context: ServerRequestContext[Any, Any], _: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        del context
+        return types.ListToolsResult(tools=tools_of(self._upstream.card))
+
+    async def _call(
+        self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        if all(one.name != params.name for one in tools_of(self._upstream.card)):
+            raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}")
+        call = _context(context)
+        try:
+            if params.name == STATUS_TOOL:
+                return await self._status(context, params, call)
+            return await self._send(context, params, call)
+        except ArgumentError as error:
+            return failure(str(error))
+        except A2AError as error:
+            return failure(f"{error.name}: {error.message}")
+
+    async def _send(
+        self,
+        context: ServerRequestContext[Any, Any],
+        params: types.CallToolRequestParams,
+        call: CallContext,
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        given = Call.of(params.arguments)
+        owner = owner_of(call)
+        name, shows_name = self._conversation(context, given)
+        message = hub.Message(message_id=new_name(), role=hub.ROLE_USER, parts=given.parts())
+        message.task_id = given.task
+        if not given.task:
+            message.context_id = context_of(BINDING, owner, name)
+        if params.request_state:
+            reply = _reply_of(params.input_responses)
+            if reply is None:
+                await self._upstream.cancel(params.request_state, call)
+                return failure(_DECLINED)
+            message = _continuing(params.request_state, reply)
+        # The result has the content of all turns of this call, so that a question in between loses none.
+        shown = self._shown.get((owner, given.task), {})
+        while True:
+            answer = await self._turn(context, message, call, shown)
+            if isinstance(answer, types.CallToolResult):
+                return answer
+            asked = answer.state == hub.TASK_STATE_INPUT_REQUIRED and _elicits(context)
+            if not asked:
+                result = result_of(answer)
+                if answer.waits:
+                    self._shown[owner, answer.task_id] = answer.shown
+                    text = f"The task waits for an answer. Call again with task={answer.task_id}"
+                    result.content.append(types.TextContent(text=text))
+                elif shows_name:
+                    text = f"To go on with this conversation, call with conversation={name}"
+                    result.content.append(types.TextContent(text=text))
+                return result
+            question = _question(answer)
+            if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                asking = types.ElicitRequest(params=question)
+                return types.InputRequiredResult(
+                    input_requests={_ANSWER: asking}, request_state=answer.task_id
+                )
+            reply = await self._elicit(context, question, answer, call)
+            if reply is None:
+                return failure(_DECLINED)
+            message = _continuing(answer.task_id, reply)
+
+    def _conversation(self, context: ServerRequestContext[Any, Any], given: Call) -> tuple[str, bool]:
+        """The name of the conversation, and whether the caller has to be told."""
+        if given.conversation:
+            return given.conversation, False
+        if context.request is None:
+            return self._pipe, False
+        session = context.request.headers.get("mcp-session-id", "")
+        if session and context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return f"session {session}", False
+        return new_name(), True
+
+    async def _turn(
+        self, context: ServerRequestContext[Any, Any], message: hub.Message, call: CallContext, shown: Shown
+    ) -> Answer | types.CallToolResult:
+        """The answer to a message; a result if the agent takes longer. Raises A2AError."""
+        async with Turn(self._upstream, message, call, shown) as turn:
+            steps = 0
+            late = asyncio.get_running_loop().time() + self._patience
+            while True:
+                # A task that has no name yet cannot be asked for later.
+                limit = late if turn.task_id else None
+                try:
+                    async with asyncio.timeout_at(limit):
+                        update = await turn.next()
+                except TimeoutError:
+                    turn.leave(cancels=False)
+                    return _working(turn.task_id, turn.answer)
+                if update is None:
+                    return turn.answer
+                steps += 1
+                text = update.progress or "".join(one.text for one in update.parts)
+                await context.session.report_progress(steps, message=text or None)
+
+    async def _elicit(
+        self,
+        context: ServerRequestContext[Any, Any],
+        question: types.ElicitRequestFormParams,
+        answer: Answer,
+        call: CallContext,
+    ) -> str | None:
+        """What the person answers; None for a refusal. Without an answer the task is cancelled, also if the
+        call ends meanwhile.
+        """
+        reply = None
+        try:
+            async with asyncio.timeout(ELICITATION):
+                found = await context.session.elicit_form(
+                    question.message, question.requested_schema, context.request_id
+                )
+            reply = _reply_of({_ANSWER: found})
+        except TimeoutError:
+            _log.info("nobody has answered the question of an agent within %g s", ELICITATION)
+        finally:
+            if reply is None:
+                self._upstream.spawn(self._upstream.cancel(answer.task_id, call))
+        return reply
+
+    async def _status(
+        self,
+        context: ServerRequestContext[Any, Any],
+        params: types.CallToolRequestParams,
+        call: CallContext,
+    ) -> types.CallToolResult:
+        given = params.arguments or {}
+        task_id = given.get("task")
+        if not isinstance(task_id, str) or not task_id:
+            raise ArgumentError("task: is the id of a task, as text")
+        late = asyncio.get_running_loop().time() + self._patience
+        steps = 0
+        while True:
+            task = await self._upstream.task(task_id, call)
+            answer = answer_of(task)
+            if task.status.state in AT_REST:
+                break
+            if asyncio.get_running_loop().time() + _PAUSE > late:
+                return _working(task_id, answer)
+            steps += 1
+            await context.session.report_progress(steps, message=answer.note or None)
+            await asyncio.sleep(_PAUSE)
+        result = result_of(answer)
+        if answer.waits:
+            self._shown[owner_of(call), task_id] = answer.shown
+            tool = tools_of(self._upstream.card)[0].name
+            text = f"The task waits for an answer. Call {tool} with task={task_id}"
+            result.content.append(types.TextContent(text=text))
+        return result
+
+
+_DECLINED = "the question of the agent was not answered; its task is cancelled"
+
+
+def _working(task_id: str, answer: Answer) -> types.CallToolResult:
+    """The result of a call that ends before its task."""
+    text = f"The task is still {answer.word}. Call {STATUS_TOOL} with task={task_id}"
+    result = result_of(answer)
+    result.content.append(types.TextContent(text=text))
+    return result
+
+
+def _continuing(task_id: str, reply: str) -> hub.Message:
+    return hub.Message(message_id=new_name(), role=hub.ROLE_USER, parts=[text_part(reply)], task_id=task_id)
+
+
+def _context(context: ServerRequestContext[Any, Any]) -> CallContext:
+    return context_for(BINDING, None if context.request is None else context.request.scope)
+
+
+def _elicits(context: ServerRequestContext[Any, Any]) -> bool:
+    """Whether the client can ask its user for text."""
+    known = context.session.client_capabilities
+    found = None if known is None else known.elicitation
+    return found is not None and (found.form is not None or found.url is None)
+
+
+def _question(answer: Answer) -> types.ElicitRequestFormParams:
+    schema = {
+        "type": "object",
+        "properties": {_ANSWER: {"type": "string", "title": "Answer"}},
+        "required": [_ANSWER],
+    }
+    text = answer.note or "The agent waits for an answer."
+    return types.ElicitRequestFormParams(message=text, requested_schema=schema)
+
+
+def _reply_of(responses: Mapping[str, Any] | None) -> str | None:
+    """The answer to a question; None for a refusal."""
+    found = (responses or {}).get(_ANSWER)
+    if not isinstance(found, types.ElicitResult) or found.action != "accept":
+        return None
+    value = (found.content or {}).get(_ANSWER)
+    return None if value is None else str(value)

@@ -1,0 +1,154 @@
+"""The MCP server of an agent over stdio, and as an ASGI application (streamable HTTP)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from io import TextIOWrapper
+from typing import Any
+
+import anyio
+from mcp import types
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+
+from a2a_bridge.core.callers import Authenticate
+from a2a_bridge.core.errors import A2AError
+from a2a_bridge_adapters.fronts.application import FrontApplication, not_found
+from a2a_bridge_adapters.fronts.callers import (
+    Application,
+    Identified,
+    Receive,
+    Scope,
+    Send,
+    path_of,
+    principal_of,
+    problem_headers,
+    respond,
+)
+from a2a_bridge_adapters.fronts.mcp import WAIT, McpFront
+from a2a_bridge_adapters.fronts.turn import Upstream
+
+#: bytes of a request
+BODY = 4 << 20
+#: host names of this machine, with any port
+LOCAL = ("127.0.0.1:*", "localhost:*", "[::1]:*")
+
+
+def mcp_front(
+    agent: Any,
+    *,
+    authenticate: Authenticate | None = None,
+    wait: float = WAIT,
+    allowed_hosts: Sequence[str] = (),
+    max_body: int = BODY,
+    bearer_as: str = "",
+) -> Any:
+    """An agent as an MCP server: an ASGI 3 application, with streamable HTTP at `/mcp` and at its root.
+
+    agent: an open `Peer`, or anything that `connect` takes. authenticate: identifies callers, such as an
+    `Authentication`; without it everybody who reaches the application may call, as one caller. wait: seconds
+    of a call, after which its task goes on alone. allowed_hosts: values of the headers Host and, after http://
+    or https://, Origin; `NAME:*` allows any port; empty: all. max_body: bytes of a request. bearer_as: see
+    `Identified`.
+    """
+    opens = partial(
+        open_mcp,
+        authenticate=authenticate,
+        wait=wait,
+        allowed_hosts=allowed_hosts,
+        max_body=max_body,
+        bearer_as=bearer_as,
+    )
+    return FrontApplication(agent, opens, authenticate)
+
+
+@asynccontextmanager
+async def open_mcp(
+    upstream: Upstream,
+    *,
+    authenticate: Authenticate | None,
+    wait: float,
+    allowed_hosts: Sequence[str],
+    max_body: int,
+    bearer_as: str = "",
+) -> AsyncIterator[Application]:
+    """The application of an agent that is open already; see `mcp_front`."""
+    front = McpFront(upstream, patience=wait)
+    manager = StreamableHTTPSessionManager(
+        front.server, security_settings=_security(allowed_hosts), max_request_body_size=max_body
+    )
+    async with manager.run():
+        yield Identified(_bound_to_callers(manager), authenticate, _reject, bearer_as)
+
+
+def _security(hosts: Sequence[str]) -> TransportSecuritySettings:
+    origins = [f"{scheme}://{host}" for host in hosts for scheme in ("http", "https")]
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=bool(hosts), allowed_hosts=list(hosts), allowed_origins=origins
+    )
+
+
+def _bound_to_callers(manager: StreamableHTTPSessionManager) -> Application:
+    """The transport, whose sessions belong to the caller that has opened them."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        if path_of(scope) not in ("", "/", "/mcp", "/mcp/"):
+            await not_found(send)
+            return
+        principal = principal_of(scope)
+        if principal is not None:
+            # The transport compares these names. It gets no credential.
+            known = AccessToken(token="", client_id=principal.name, scopes=[])
+            scope = {**scope, "user": AuthenticatedUser(known)}
+        await manager.handle_request(scope, receive, send)
+
+    return application
+
+
+async def _reject(error: A2AError, send: Send) -> None:
+    """Answers a request of a caller that is not let in, as JSON-RPC."""
+    message = types.JSONRPCError(
+        jsonrpc="2.0", id=None, error=types.ErrorData(code=error.code, message=error.message)
+    )
+    body = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    await respond(send, error.reason.http, body, problem_headers(error))
+
+
+async def serve_stdio(upstream: Upstream, stop: asyncio.Event, *, wait: float = WAIT) -> None:
+    """Serves an agent on stdin and stdout until stdin ends or `stop` is set."""
+    front = McpFront(upstream, patience=wait)
+    # A thread that reads stdin cannot be interrupted: the transport reads what it passes on.
+    ours, theirs = socket.socketpair()
+    with ours, theirs, theirs.makefile("rb") as source:
+        threading.Thread(target=_pass_on, args=(ours,), daemon=True, name="stdin").start()
+        stopping = asyncio.create_task(_end(ours, stop))
+        try:
+            stdin = anyio.wrap_file(TextIOWrapper(source, encoding="utf-8", errors="replace"))
+            async with stdio_server(stdin=stdin) as (read, write):
+                await front.server.run(read, write, front.server.create_initialization_options())
+        finally:
+            stopping.cancel()
+
+
+async def _end(pipe: socket.socket, stop: asyncio.Event) -> None:
+    await stop.wait()
+    pipe.shutdown(socket.SHUT_WR)
+
+
+def _pass_on(pipe: socket.socket) -> None:
+    """Passes stdin on until it ends."""
+    try:
+        while chunk := os.read(0, 1 << 16):
+            pipe.sendall(chunk)
+        pipe.shutdown(socket.SHUT_WR)
+    except OSError:
+        return  # the server has ended

@@ -1,0 +1,367 @@
+"""An agent as a model of OpenAI's API: chat completions and responses, with streams.
+
+Rules:
+1. Only the newest message of the user goes to the agent, which keeps the conversation itself.
+2. A conversation is found again by the header X-A2A-Conversation, by `previous_response_id`, or by the whole
+   transcript before the newest message. Each is looked for among those of the caller. A transcript leads to a
+   conversation once: two chats that are alike so far go on in two.
+3. A task that waits is continued by the next message of its conversation.
+4. A caller that leaves cancels the task.
+5. Until the first event of a stream, an error has its HTTP status. Later it is an event.
+
+It is a plain ASGI application without a framework, so that it can be mounted anywhere and adds no package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Iterable, MutableMapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from cachetools import TTLCache
+
+from a2a_bridge.codec import JsonSyntaxError, dumps, loads
+from a2a_bridge.core.callers import Authenticate
+from a2a_bridge.core.errors import A2AError, Reason, internal_error
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_adapters.fronts.application import FrontApplication
+from a2a_bridge_adapters.fronts.callers import (
+    Application,
+    Identified,
+    Receive,
+    Scope,
+    Send,
+    context_for,
+    owner_of,
+    path_of,
+    problem_headers,
+    respond,
+)
+from a2a_bridge_adapters.fronts.conversations import (
+    LONGEST,
+    MOST,
+    Conversation,
+    Conversations,
+    context_of,
+    new_name,
+)
+from a2a_bridge_adapters.fronts.openai_answers import (
+    Chat,
+    Problem,
+    Response,
+    closing,
+    model_document,
+    text_of_parts,
+)
+from a2a_bridge_adapters.fronts.openai_requests import (
+    Ask,
+    RequestError,
+    chat_request,
+    digest,
+    response_request,
+)
+from a2a_bridge_adapters.fronts.turn import Answer, Turn, Upstream
+
+_log = logging.getLogger("a2a_bridge.fronts")
+
+#: the name of the front, for logs and metrics
+BINDING = "OPENAI"
+HEADER = "x-a2a-conversation"
+#: bytes of a request
+BODY = 16 << 20
+#: characters of HEADER
+_LONGEST_NAME = 256
+#: seconds of silence after which a stream begins, and then gets a comment, so that proxies keep it open
+_SILENCE = 10.0
+_RETRIED = (Reason.UNAVAILABLE, Reason.RESOURCE_EXHAUSTED)
+_STREAM = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+def openai_front(
+    agent: Any, *, authenticate: Authenticate | None = None, max_body: int = BODY, bearer_as: str = ""
+) -> Any:
+    """An agent as a model of OpenAI's API: an ASGI 3 application with /v1/models, /v1/chat/completions and
+    /v1/responses, also without /v1.
+
+    agent: an open `Peer`, or anything that `connect` takes. authenticate: identifies callers, such as an
+    `Authentication`; without it everybody who reaches the application may call, as one caller. max_body:
+    bytes of a request. bearer_as: see `Identified`.
+    """
+    opens = partial(open_openai, authenticate=authenticate, max_body=max_body, bearer_as=bearer_as)
+    return FrontApplication(agent, opens, authenticate)
+
+
+@asynccontextmanager
+async def open_openai(
+    upstream: Upstream, *, authenticate: Authenticate | None, max_body: int, bearer_as: str = ""
+) -> AsyncIterator[Application]:
+    """The application of an agent that is open already; see `openai_front`."""
+    yield Identified(OpenAiFront(upstream, max_body), authenticate, _reject, bearer_as)
+
+
+async def _reject(error: A2AError, send: Send) -> None:
+    problem = Problem.of(error)
+    await respond(send, problem.status, problem.body, problem_headers(error))
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """A request for an answer."""
+
+    ask: Ask
+    form: Chat | Response
+    conversation: Conversation
+    owner: str
+    #: from the transcript; None if the conversation was found in another way
+    found_by: tuple[str, str] | None
+    started: bool = False
+    #: the text so far
+    said: str = ""
+
+
+class OpenAiFront:
+    """The API of an agent. max_body: bytes of a request."""
+
+    def __init__(self, upstream: Upstream, max_body: int = BODY) -> None:
+        self._upstream = upstream
+        self._max_body = max_body
+        self._named = Conversations(BINDING)
+        #: conversations by owner and digest of the transcript
+        self._transcripts: MutableMapping[tuple[str, str], list[Conversation]] = TTLCache(MOST, LONGEST)
+        #: conversations as a response left them, by owner and id of the response
+        self._responses: MutableMapping[tuple[str, str], Conversation] = TTLCache(MOST, LONGEST)
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", self._upstream.card.name).strip("-") or "agent"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._route(scope, receive, send)
+        except RequestError as error:
+            await _send_problem(send, Problem.of(error))
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = path_of(scope).removeprefix("/v1").rstrip("/")
+        method = scope["method"]
+        if path == "/models" or path.startswith("/models/"):
+            _check_method(method, "GET")
+            model = model_document(self._upstream.card, self.model)
+            if path != "/models":
+                self._check_model(path.removeprefix("/models/"))
+                await respond(send, 200, dumps(model))
+                return
+            await respond(send, 200, dumps({"object": "list", "data": [model]}))
+        elif path in ("/chat/completions", "/responses"):
+            _check_method(method, "POST")
+            await self._answer(scope, receive, send, is_chat=path == "/chat/completions")
+        else:
+            raise RequestError(f"there is nothing at {path_of(scope)}", status=404)
+
+    def _check_model(self, name: str) -> None:
+        if name not in (self.model, self._upstream.card.name):
+            text = f"the model {name!r} does not exist; this agent is {self.model!r}"
+            raise RequestError(text, "model", "model_not_found", 404)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, *, is_chat: bool) -> None:
+        body = await _body(receive, self._max_body)
+        try:
+            tree = loads(body)
+        except JsonSyntaxError:
+            raise RequestError("the body is not valid JSON") from None
+        ask = chat_request(tree) if is_chat else response_request(tree)
+        self._check_model(ask.model)
+        context = context_for(BINDING, scope)
+        owner = owner_of(context)
+        form = (
+            Chat(self.model, include_usage=ask.include_usage)
+            if is_chat
+            else Response(self.model, ask.previous_response_id)
+        )
+        conversation, found_by = self._conversation(ask, owner, scope)
+        exchange = _Exchange(ask, form, conversation, owner, found_by)
+        message = hub.Message(message_id=new_name(), role=hub.ROLE_USER, parts=ask.parts)
+        if conversation.waiting:
+            message.task_id = conversation.waiting
+        else:
+            message.context_id = conversation.context_id
+        turn = Turn(self._upstream, message, context, conversation.shown)
+        work = asyncio.create_task(self._run(exchange, turn, send))
+        left = asyncio.create_task(_left(receive))
+        try:
+            await asyncio.wait({work, left}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            left.cancel()
+            if not work.done():
+                work.cancel()
+        try:
+            await work
+        except asyncio.CancelledError:
+            if left.cancelled() or not left.done():
+                raise
+
+    def _conversation(
+        self, ask: Ask, owner: str, scope: Scope
+    ) -> tuple[Conversation, tuple[str, str] | None]:
+        """The conversation of a request, and the key of the transcript that has led to it."""
+        names = [value.decode("latin-1") for name, value in scope["headers"] if name == HEADER.encode()]
+        if names:
+            if len(names) > 1 or not 0 < len(names[0]) <= _LONGEST_NAME:
+                raise RequestError(f"the header {HEADER} is one name of at most {_LONGEST_NAME} characters")
+            if ask.previous_response_id:
+                raise RequestError(f"previous_response_id: not beside {HEADER}", "previous_response_id")
+            return self._named.named(owner, names[0]), None
+        if ask.previous_response_id:
+            known = self._responses.get((owner, ask.previous_response_id))
+            if known is None:
+                text = f"Previous response with id {ask.previous_response_id!r} not found."
+                raise RequestError(text, "previous_response_id", "previous_response_not_found")
+            return replace(known), None
+        if ask.transcript:
+            key = (owner, digest(ask.transcript))
+            found = self._transcripts.get(key)
+            if found:
+                return found.pop(), key
+            _log.info("a chat is not known here, so the agent sees its newest message only")
+        return Conversation(context_of(BINDING, owner, new_name())), None
+
+    async def _run(self, exchange: _Exchange, turn: Turn, send: Send) -> None:
+        """Runs a turn and sends the answer."""
+        try:
+            async with turn:
+                answer = await (self._stream if exchange.ask.stream else self._wait)(exchange, turn, send)
+        except A2AError as error:
+            problem = Problem.of(error)
+            problem.headers = problem_headers(error)
+            if error.reason not in _RETRIED or turn.task_id:
+                problem.headers.append(_NO_RETRY)
+            self._restore(exchange, turn, error)
+            await self._fail(exchange, problem, send)
+            return
+        except Exception:  # noqa: BLE001  the caller gets an error without its text
+            _log.exception("a request of OpenAI's API failed")
+            await self._fail(exchange, Problem.of(internal_error()), send)
+            return
+        if answer.failed:
+            problem = Problem.of_task(answer)
+            problem.headers.append(_NO_RETRY)
+            await self._fail(exchange, problem, send)
+            return
+        rest = closing(answer, exchange.said)
+        exchange.said += rest
+        self._note(exchange, answer)
+        if not exchange.ask.stream:
+            await respond(send, 200, dumps(exchange.form.document(exchange.said.strip("\n"))))
+            return
+        await self._open(exchange, send)
+        if rest:
+            await _write(send, exchange.form.delta(rest))
+        await _write(send, exchange.form.ending(exchange.said), more=False)
+
+    async def _wait(self, exchange: _Exchange, turn: Turn, _: Send) -> Answer:
+        while await turn.next() is not None:
+            pass
+        answer = turn.answer
+        exchange.said = text_of_parts(answer.parts)
+        return answer
+
+    async def _stream(self, exchange: _Exchange, turn: Turn, send: Send) -> Answer:
+        while True:
+            try:
+                async with asyncio.timeout(_SILENCE):
+                    update = await turn.next()
+            except TimeoutError:
+                await self._open(exchange, send)
+                await _write(send, [b": working\n\n"])
+                continue
+            if update is None:
+                return turn.answer
+            text = text_of_parts(update.parts)
+            if text:
+                await self._open(exchange, send)
+                exchange.said += text
+                await _write(send, exchange.form.delta(text))
+
+    async def _open(self, exchange: _Exchange, send: Send) -> None:
+        """Begins the stream, unless it has begun."""
+        if exchange.started:
+            return
+        exchange.started = True
+        await send({"type": "http.response.start", "status": 200, "headers": _STREAM})
+        await _write(send, exchange.form.opening())
+
+    async def _fail(self, exchange: _Exchange, problem: Problem, send: Send) -> None:
+        if exchange.started:
+            await _write(send, exchange.form.failing(problem, exchange.said), more=False)
+        else:
+            await _send_problem(send, problem)
+
+    def _restore(self, exchange: _Exchange, turn: Turn, error: A2AError) -> None:
+        """Keeps a conversation whose message did not get through, so that the caller can try again."""
+        if error.reason is Reason.TASK_NOT_FOUND:
+            exchange.conversation.waiting = ""  # the agent has forgotten what waited
+        elif turn.task_id and not exchange.conversation.waiting:
+            return
+        if exchange.found_by is not None:
+            self._transcripts.setdefault(exchange.found_by, []).append(exchange.conversation)
+
+    def _note(self, exchange: _Exchange, answer: Answer) -> None:
+        """Remembers how the conversation goes on."""
+        conversation = exchange.conversation
+        conversation.note(answer)
+        if isinstance(exchange.form, Response):
+            self._responses[exchange.owner, exchange.form.id] = replace(conversation)
+        newest = ("user", exchange.ask.newest)
+        transcript = (*exchange.ask.transcript, newest, ("assistant", exchange.said))
+        key = (exchange.owner, digest(transcript))
+        self._transcripts[key] = [*self._transcripts.get(key, []), replace(conversation)][-_ALIKE:]
+
+
+#: conversations of one caller with the same transcript
+_ALIKE = 100
+_NO_RETRY = (b"x-should-retry", b"false")
+
+
+def _check_method(method: str, wanted: str) -> None:
+    if method != wanted:
+        raise RequestError(f"the method is {wanted}, not {method}", status=405)
+
+
+async def _body(receive: Receive, most: int) -> bytes:
+    """The body of a request. Raises RequestError."""
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RequestError("the caller has left", status=400)
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > most:
+            raise RequestError(f"the request is larger than {most} bytes", status=413)
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _write(send: Send, events: Iterable[bytes], *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": b"".join(events), "more_body": more})
+
+
+async def _send_problem(send: Send, problem: Problem) -> None:
+    await respond(send, problem.status, problem.body, problem.headers)

@@ -1,0 +1,305 @@
+"""Requests of OpenAI's API: what of them goes to the agent, and errors that name the member.
+
+Rules:
+1. Only the newest message of the user goes to the agent. The messages before it, without those of the system,
+   are the transcript, by which a conversation is found again.
+2. Members that would change what a client gets, and that an agent does not know, are rejected by name: tools,
+   several choices, formats. Settings of a model, such as `temperature`, are ignored.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from a2a_bridge.core.messages import text_part
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+class RequestError(Exception):
+    """A request is not valid. param: the member. code: as OpenAI's API has it."""
+
+    def __init__(
+        self, message: str, param: str | None = None, code: str | None = None, status: int = 400
+    ) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request for an answer."""
+
+    parts: tuple[hub.Part, ...]
+    #: the newest message as it stands in a transcript
+    newest: str
+    #: what was said before, as (role, content)
+    transcript: tuple[tuple[str, str], ...]
+    model: str
+    stream: bool = False
+    #: chat completions: whether a stream ends with a chunk about usage
+    include_usage: bool = False
+    previous_response_id: str = ""
+
+
+def digest(transcript: Sequence[tuple[str, str]]) -> str:
+    """The digest of a transcript. Space around a message does not count: clients remove it."""
+    words = json.dumps([(role, content.strip()) for role, content in transcript])
+    return hashlib.sha256(words.encode()).hexdigest()
+
+
+#: a member → whether a value of it asks for nothing
+_Harmless = Callable[[Any], bool]
+
+
+def _is_empty(value: Any) -> bool:
+    return value in (None, False, [], {}, "")
+
+
+def _is_text_format(value: Any) -> bool:
+    return value is None or (isinstance(value, dict) and value.get("type") == "text")
+
+
+_NOT_HERE: Mapping[str, _Harmless] = {
+    "tools": _is_empty,
+    "functions": _is_empty,
+    "tool_choice": lambda value: value in (None, "none", "auto"),
+    "function_call": lambda value: value in (None, "none", "auto"),
+}
+_NOT_IN_CHAT: Mapping[str, _Harmless] = {
+    **_NOT_HERE,
+    "n": lambda value: value is None or (value == 1 and not isinstance(value, bool)),
+    "response_format": _is_text_format,
+    "logprobs": _is_empty,
+    "audio": _is_empty,
+    "modalities": lambda value: value in (None, ["text"]),
+    "web_search_options": lambda value: value is None,
+}
+_NOT_IN_RESPONSES: Mapping[str, _Harmless] = {
+    **_NOT_HERE,
+    "n": _NOT_IN_CHAT["n"],
+    "text": lambda value: value is None or (isinstance(value, dict) and _is_text_format(value.get("format"))),
+    "background": _is_empty,
+    "conversation": _is_empty,
+    "prompt": _is_empty,
+}
+
+
+def chat_request(body: Any) -> Ask:
+    """A request for a chat completion. Raises RequestError."""
+    known = _object(body, _NOT_IN_CHAT)
+    messages = _list(known.get("messages"), "messages")
+    options = known.get("stream_options")
+    usage: Mapping[str, Any] = {} if options is None else options
+    if not isinstance(usage, dict):
+        raise RequestError("stream_options: is an object", "stream_options")
+    parts, newest, transcript = _split(messages, "messages")
+    return Ask(
+        parts,
+        newest,
+        transcript,
+        _text(known, "model"),
+        _flag(known, "stream"),
+        include_usage=_flag(usage, "include_usage", "stream_options.include_usage"),
+    )
+
+
+def response_request(body: Any) -> Ask:
+    """A request for a response. Raises RequestError."""
+    known = _object(body, _NOT_IN_RESPONSES)
+    given = known.get("input")
+    if isinstance(given, str):
+        given = [{"role": "user", "content": given}]
+    items = _list(given, "input")
+    for place, item in enumerate(items):
+        kind = item.get("type", "message") if isinstance(item, dict) else "message"
+        if kind not in ("message", "reasoning"):
+            raise RequestError(f"input[{place}].type: {kind!r} is not supported", f"input[{place}].type")
+    items = [one for one in items if not isinstance(one, dict) or one.get("type") != "reasoning"]
+    parts, newest, transcript = _split(items, "input")
+    previous = known.get("previous_response_id") or ""
+    if not isinstance(previous, str):
+        raise RequestError("previous_response_id: is text", "previous_response_id")
+    return Ask(
+        parts,
+        newest,
+        transcript,
+        _text(known, "model"),
+        _flag(known, "stream"),
+        previous_response_id=previous,
+    )
+
+
+def _object(body: Any, unsupported: Mapping[str, _Harmless]) -> dict[str, Any]:
+    if not isinstance(body, dict):
+        raise RequestError("the body is no JSON object")
+    for name, is_harmless in unsupported.items():
+        if name in body and not is_harmless(body[name]):
+            raise RequestError(f"{name}: is not supported by this agent", name, "unsupported_parameter")
+    return body
+
+
+def _text(known: Mapping[str, Any], name: str) -> str:
+    value = known.get(name)
+    if not isinstance(value, str) or not value:
+        raise RequestError(f"{name}: is required, as text", name)
+    return value
+
+
+def _flag(known: Mapping[str, Any], name: str, path: str = "") -> bool:
+    value = known.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise RequestError(f"{path or name}: is true or false", path or name)
+    return bool(value)
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise RequestError(f"{name}: is required, as a list that is not empty", name)
+    return value
+
+
+def _split(
+    messages: Sequence[Any], name: str
+) -> tuple[tuple[hub.Part, ...], str, tuple[tuple[str, str], ...]]:
+    """The newest message as parts and as text, and the transcript before it. Raises RequestError."""
+    transcript: list[tuple[str, str]] = []
+    newest: tuple[hub.Part, ...] = ()
+    role = ""
+    for place, one in enumerate(messages):
+        path = f"{name}[{place}]"
+        if not isinstance(one, dict):
+            raise RequestError(f"{path}: is an object", path)
+        role = one.get("role", "")
+        if not isinstance(role, str) or role not in (
+            "user",
+            "assistant",
+            "system",
+            "developer",
+            "tool",
+            "function",
+        ):
+            raise RequestError(f"{path}.role: {role!r} is not known", f"{path}.role")
+        content = one.get("content")
+        if role == "user":
+            newest = tuple(_parts(content, f"{path}.content"))
+            said = "".join(_mark(part) for part in newest)
+        else:
+            said = _plain(content, f"{path}.content")
+        if role not in ("system", "developer"):
+            transcript.append((role, said))
+    if role != "user":
+        path = f"{name}[{len(messages) - 1}].role"
+        raise RequestError(f"{path}: the last message is the user's", path)
+    return newest, transcript[-1][1], tuple(transcript[:-1])
+
+
+def _mark(part: hub.Part) -> str:
+    """A part in a transcript: its text, or a digest."""
+    if part.WhichOneof("content") == "text":
+        return part.text
+    return hashlib.sha256(part.SerializeToString(deterministic=True)).hexdigest()
+
+
+def _plain(content: Any, path: str) -> str:
+    """The text of a message that does not go to the agent."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        raise RequestError(f"{path}: is text or a list", path)
+    return "".join(
+        one["text"] for one in content if isinstance(one, dict) and isinstance(one.get("text"), str)
+    )
+
+
+def _parts(content: Any, path: str) -> list[hub.Part]:
+    """The content of a message of the user. Raises RequestError."""
+    if isinstance(content, str):
+        if not content:
+            raise RequestError(f"{path}: is empty", path)
+        return [text_part(content)]
+    if not isinstance(content, list) or not content:
+        raise RequestError(f"{path}: is text or a list that is not empty", path)
+    return [_part(one, f"{path}[{place}]") for place, one in enumerate(content)]
+
+
+def _part(one: Any, path: str) -> hub.Part:
+    if not isinstance(one, dict):
+        raise RequestError(f"{path}: is an object", path)
+    kind = one.get("type")
+    if kind in ("text", "input_text"):
+        return text_part(_member(one, "text", path))
+    if kind == "image_url":
+        image = one.get("image_url")
+        if not isinstance(image, dict):
+            raise RequestError(f"{path}.image_url: is an object", f"{path}.image_url")
+        return _at(_member(image, "url", f"{path}.image_url"), f"{path}.image_url.url", "image/*")
+    if kind == "input_image":
+        return _at(_member(one, "image_url", path), f"{path}.image_url", "image/*")
+    if kind == "input_audio":
+        audio = one.get("input_audio")
+        if not isinstance(audio, dict):
+            raise RequestError(f"{path}.input_audio: is an object", f"{path}.input_audio")
+        inside = f"{path}.input_audio"
+        raw = _decoded(_member(audio, "data", inside), f"{inside}.data")
+        return hub.Part(raw=raw, media_type=f"audio/{_member(audio, 'format', inside)}")
+    if kind == "file":
+        found = one.get("file")
+        if not isinstance(found, dict):
+            raise RequestError(f"{path}.file: is an object", f"{path}.file")
+        return _file(found, f"{path}.file")
+    if kind == "input_file":
+        return _file(one, path)
+    raise RequestError(f"{path}.type: {kind!r} is not supported", f"{path}.type")
+
+
+def _member(known: Mapping[str, Any], name: str, path: str) -> str:
+    value = known.get(name)
+    if not isinstance(value, str) or not value:
+        raise RequestError(f"{path}.{name}: is required, as text", f"{path}.{name}")
+    return value
+
+
+def _file(known: Mapping[str, Any], path: str) -> hub.Part:
+    name = known.get("filename") or ""
+    if not isinstance(name, str):
+        raise RequestError(f"{path}.filename: is text", f"{path}.filename")
+    if known.get("file_id"):
+        text = f"{path}.file_id: this agent keeps no files; send file_data or an URL"
+        raise RequestError(text, f"{path}.file_id", "unsupported_parameter")
+    if known.get("file_url"):
+        part = _at(_member(known, "file_url", path), f"{path}.file_url")
+    else:
+        part = _at(_member(known, "file_data", path), f"{path}.file_data", encoded=True)
+    part.filename = name
+    return part
+
+
+def _at(url: str, path: str, media_type: str = "", *, encoded: bool = False) -> hub.Part:
+    """The part of a URL, of a data: URL, or of base64 text if `encoded`. Raises RequestError."""
+    scheme, _, rest = url.partition(":")
+    if scheme.lower() == "data":
+        head, comma, data = rest.partition(",")
+        kind, _, coding = head.rpartition(";")
+        if not comma or coding != "base64":
+            raise RequestError(f"{path}: is no data: URL in base64", path)
+        return hub.Part(raw=_decoded(data, path), media_type=kind.partition(";")[0])
+    if encoded:
+        return hub.Part(raw=_decoded(url, path))
+    if scheme.lower() not in ("http", "https") or not rest.startswith("//"):
+        raise RequestError(f"{path}: is no URL that begins with https:, http: or data:", path)
+    return hub.Part(url=url, media_type=media_type)
+
+
+def _decoded(data: str, path: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise RequestError(f"{path}: is not base64", path) from None

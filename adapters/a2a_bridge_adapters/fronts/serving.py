@@ -1,0 +1,172 @@
+"""From the flags of a front to its agent behind middleware, and to the front on a pipe or on a listener.
+
+Rules:
+1. The agent is reached as by `gateway`, with credentials of the front. Those of callers go nowhere.
+2. stdout of `--stdio` has MCP only: everything else is printed on stderr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import typer
+
+from a2a_bridge.app import runtime
+from a2a_bridge.app.peer import Peer
+from a2a_bridge.app.process import stop_signals
+from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.cli.connect import version_of
+from a2a_bridge.cli.gateway_flags import GatewayFlags, UpstreamAuth
+from a2a_bridge.cli.gateway_setup import found, gateway_options
+from a2a_bridge.cli.log_setup import configure_logging, open_logging
+from a2a_bridge.cli.output import guard
+from a2a_bridge.cli.running import reloader_of, run_on, serve_until_signal
+from a2a_bridge.cli.security import check_card, note_open
+from a2a_bridge.cli.server_options import ListenOptions
+from a2a_bridge.cli.target import Target, load, parse
+from a2a_bridge.cli.values import parse_binding, use_bridge_key
+from a2a_bridge_adapters.fronts.callers import Application
+from a2a_bridge_adapters.fronts.flags import FrontFlags, McpFlags, OpenAiFlags
+from a2a_bridge_adapters.fronts.listener import Listener, listen
+from a2a_bridge_adapters.fronts.turn import Upstream
+
+#: opens the application of a front for an agent
+Opens = Callable[[Upstream], AbstractAsyncContextManager[Application]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """A front to be served."""
+
+    target: Target
+    flags: GatewayFlags
+    listening: ListenOptions
+    dialling: DialOptions
+
+    @classmethod
+    def of(cls, target: str, flags: FrontFlags) -> _Front:
+        """Raises typer.BadParameter, typer.Exit, BadTargetError."""
+        auth = flags.upstream_auth
+        if auth in (UpstreamAuth.PASS_THROUGH, UpstreamAuth.TOKEN_EXCHANGE):
+            raise typer.BadParameter(
+                f"{auth.value} would send credentials of callers to the agent, and a front never does",
+                param_hint="--upstream-auth",
+            )
+        served = flags.as_gateway()
+        note_open(served)
+        use_bridge_key(served.bridge_key)
+        listening, dialling = gateway_options(served)
+        return cls(parse(target), served, listening, dialling)
+
+    @asynccontextmanager
+    async def upstream(self) -> AsyncIterator[Upstream]:
+        """The agent behind the middleware of the front while the context is open. Raises A2AError."""
+        async with AsyncExitStack() as stack:
+            upstream = Upstream(await stack.enter_async_context(self._peer()))
+            stack.push_async_callback(upstream.close, self.flags.timeout_graceful_shutdown)
+            yield upstream
+
+    @asynccontextmanager
+    async def _peer(self) -> AsyncIterator[Peer]:
+        options = self.listening.options
+        if self.target.is_code:
+            agent = load(self.target)
+            check_card(agent, options)
+            async with runtime.guarded_agent(agent, options) as peer:
+                yield peer
+            return
+        flags = self.flags
+        async with (
+            found(
+                self.target,
+                options,
+                self.dialling,
+                file=flags.card,
+                binding=parse_binding(flags.binding),
+                version=version_of(flags.a2a_version),
+            ) as (card, candidates, served, dialling),
+            runtime.guarded_gateway(card, candidates, served, dialling) as peer,
+        ):
+            yield peer
+
+
+def run_mcp(context: typer.Context, target: str, flags: McpFlags) -> None:
+    """Serves an agent over MCP until a signal, or until stdin ends. Raises typer.Exit."""
+    from a2a_bridge_adapters.fronts.mcp_serving import LOCAL, open_mcp
+
+    configure_logging(flags.as_gateway())
+    open_logging(flags.as_gateway())
+    with guard(target):
+        front = _Front.of(target, flags)
+        if flags.stdio:
+            run_on(flags.loop, _serve_pipe(front, flags.wait, flags.timeout_graceful_shutdown))
+            return
+        local = front.listening.http.is_local
+        opens = partial(
+            open_mcp,
+            authenticate=front.listening.options.authentication,
+            wait=flags.wait,
+            allowed_hosts=flags.allow_host or (LOCAL if local else ()),
+            max_body=flags.max_body,
+            bearer_as=flags.api_key_header if flags.api_keys else "",
+        )
+        _serve(context, front, opens)
+
+
+def run_openai(context: typer.Context, target: str, flags: OpenAiFlags) -> None:
+    """Serves an agent over OpenAI's API until a signal. Raises typer.Exit."""
+    from a2a_bridge_adapters.fronts.openai import open_openai
+
+    configure_logging(flags.as_gateway())
+    open_logging(flags.as_gateway())
+    with guard(target):
+        front = _Front.of(target, flags)
+        opens = partial(
+            open_openai,
+            authenticate=front.listening.options.authentication,
+            max_body=flags.max_body,
+            bearer_as=flags.api_key_header if flags.api_keys else "",
+        )
+        _serve(context, front, opens)
+
+
+async def _serve_pipe(front: _Front, wait: float, grace: float) -> None:
+    from a2a_bridge_adapters.fronts.mcp_serving import serve_stdio
+
+    with stop_signals(grace) as stop:
+        async with front.upstream() as upstream:
+            await serve_stdio(upstream, stop, wait=wait)
+
+
+def _serve(context: typer.Context, front: _Front, opens: Opens) -> None:
+    """Serves a front over HTTP until a signal. Raises typer.Exit."""
+    reloader = reloader_of(context)
+    front.listening.follow(reloader)
+    opening = _open(front, opens)
+    run_on(
+        front.flags.loop,
+        serve_until_signal(opening, front.flags.timeout_graceful_shutdown, reloader=reloader),
+    )
+
+
+@asynccontextmanager
+async def _open(front: _Front, opens: Opens) -> AsyncIterator[Listener]:
+    async with (
+        _ready(front),
+        front.upstream() as upstream,
+        opens(upstream) as app,
+        listen(app, front.listening.http, front.flags) as listener,
+    ):
+        yield listener
+
+
+@asynccontextmanager
+async def _ready(front: _Front) -> AsyncIterator[None]:
+    """Reads the keys of identity providers before the first call."""
+    authentication = front.listening.options.authentication
+    if authentication is not None:
+        await authentication.open()
+    yield

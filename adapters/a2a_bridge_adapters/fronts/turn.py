@@ -1,0 +1,384 @@
+"""One turn with an agent: a message goes there, and updates come back until its task ends or waits.
+
+Rules:
+1. Fronts do not know whether an agent streams: the task of one that does not, and a task whose stream ends
+   early, is asked for until it rests.
+2. A front that leaves a turn before its end cancels the task. The agent may not have named the task by then,
+   so the events are read on in the background until it does. `Upstream.close` waits for that.
+3. A continued task has artifacts of earlier turns. `shown` says how many of their parts the caller has, and a
+   turn yields none of these again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Self
+
+from a2a_bridge.app.peer import Peer
+from a2a_bridge.codec import encoder
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
+from a2a_bridge.core.lifecycle import IllegalTransitionError, fold, state_name
+from a2a_bridge.core.messages import (
+    AT_REST,
+    INTERRUPTED,
+    context_id_of,
+    is_interrupted,
+    state_of,
+    task_id_of,
+    text_of,
+)
+from a2a_bridge.core.service import Service
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import Value
+
+_log = logging.getLogger("a2a_bridge.fronts")
+_encode_value = encoder(Value)
+
+#: seconds for an agent to name its task, and then to cancel it, after the caller has left
+LEAVING = 10.0
+#: updates that a slow caller has not taken yet; then the agent is read no further
+_PENDING = 64
+#: seconds between two looks at a task: the first pause, and the longest
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+
+#: the errors of agents that do not stream
+_NOT_STREAMING = frozenset({Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND})
+
+#: the number of known parts by the id of an artifact
+Shown = Mapping[str, int]
+_NOTHING: Shown = {}
+
+
+class Upstream:
+    """The agent of a front, and the work in the background that belongs to turns. service: the agent behind
+    middleware; None for the service of the peer.
+    """
+
+    def __init__(self, peer: Peer, service: Service | None = None) -> None:
+        self._peer = peer
+        self.service = peer.service if service is None else service
+        self._background: set[asyncio.Task[None]] = set()
+
+    @property
+    def card(self) -> hub.AgentCard:
+        """The card of the agent, which can change."""
+        return self._peer.card
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Runs bounded work that goes on after its turn."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    async def close(self, grace: float = 2 * LEAVING) -> None:
+        """Waits for the work in the background for `grace` seconds, and ends the rest."""
+        waiting = set(self._background)
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=grace)
+            for one in late:
+                one.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    async def task(self, task_id: str, context: CallContext) -> hub.Task:
+        """The task with an id. Raises A2AError."""
+        return await self.service.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id=task_id), context))
+
+    async def cancel(self, task_id: str, context: CallContext) -> None:
+        """Cancels a task within LEAVING seconds. An agent that cannot is mentioned in the log."""
+        try:
+            async with asyncio.timeout(LEAVING):
+                await self.service.unary(Call(ops.CANCEL_TASK, hub.CancelTaskRequest(id=task_id), context))
+        except TimeoutError:
+            _log.warning("the agent did not cancel a task of a caller that has left within %g s", LEAVING)
+        except A2AError as error:
+            if error.reason not in (Reason.TASK_NOT_CANCELABLE, Reason.TASK_NOT_FOUND):
+                _log.warning("a task of a caller that has left is not cancelled: %s", error.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """News of a turn."""
+
+    #: new content
+    parts: tuple[hub.Part, ...] = ()
+    #: what the agent says about its work
+    progress: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of a turn."""
+
+    #: of the task; UNSPECIFIED for a direct message
+    state: hub.TaskState
+    #: the content of this turn: of a direct message, or of artifacts
+    parts: tuple[hub.Part, ...]
+    #: the text of the status: a question, the reason of a failure, or a note
+    note: str = ""
+    #: the other parts of the status
+    note_parts: tuple[hub.Part, ...] = ()
+    task_id: str = ""
+    context_id: str = ""
+    #: the parts that the caller has now
+    shown: Shown = field(default_factory=dict)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the task waits for the caller."""
+        return is_interrupted(self.state)
+
+    @property
+    def word(self) -> str:
+        """The state as A2A's documents write it, such as `input-required`."""
+        return state_name(self.state).lower().replace("_", "-")
+
+    @property
+    def failed(self) -> bool:
+        """Whether the task ended without a result."""
+        return self.state in (hub.TASK_STATE_FAILED, hub.TASK_STATE_REJECTED, hub.TASK_STATE_CANCELED)
+
+
+def json_of(part: hub.Part) -> Any:
+    """The JSON value of a data part."""
+    return _encode_value(part.data)
+
+
+def answer_of(task: hub.Task, earlier: Shown = _NOTHING) -> Answer:
+    """What a task says. earlier: the number of parts of artifacts to leave out."""
+    parts = [part for one in task.artifacts for part in one.parts[earlier.get(one.artifact_id, 0) :]]
+    status = task.status.message
+    others = tuple(part for part in status.parts if part.WhichOneof("content") != "text")
+    shown = {one.artifact_id: len(one.parts) for one in task.artifacts}
+    return Answer(
+        task.status.state, tuple(parts), text_of(status), others, task.id, task.context_id, shown=shown
+    )
+
+
+class Turn:
+    """Sends a message; `next` gives what comes back; see above. An asynchronous context manager: a turn that
+    is left before its end is given up.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        message: hub.Message,
+        context: CallContext,
+        shown: Shown = _NOTHING,
+    ) -> None:
+        self._upstream = upstream
+        self._message = message
+        self._context = context
+        self._shown = shown
+        self._task = hub.Task()
+        self._direct: hub.Message | None = None
+        #: parts of artifacts that have been passed on, and the first of them that belong to earlier turns
+        self._passed: dict[str, int] = {}
+        self._earlier: dict[str, int] = {}
+        self._pending: asyncio.Queue[Update | A2AError | None] = asyncio.Queue(_PENDING)
+        self._reader: asyncio.Task[None] | None = None
+        self._named = asyncio.Event()
+        #: the id of the task; empty before the agent has named it, and for a direct message
+        self.task_id = message.task_id
+        self.context_id = ""
+        self._ended = False
+        self._left = False
+
+    async def __aenter__(self) -> Self:
+        if self.task_id:
+            self._named.set()
+        self._reader = self._upstream.spawn(self._read())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._ended and not self._left:
+            self.leave()
+
+    def leave(self, *, cancels: bool = True) -> None:
+        """Ends the turn for its caller. cancels: whether the task is cancelled; else it goes on without a
+        reader, if the agent lets it.
+        """
+        self._left = True
+        while not self._pending.empty():  # the reader may wait for room
+            self._pending.get_nowait()
+        if cancels:
+            self._upstream.spawn(self._give_up())
+        elif self._reader is not None:
+            self._reader.cancel()
+
+    async def _give_up(self) -> None:
+        """Cancels the task as soon as its name is known."""
+        assert self._reader is not None  # noqa: S101  for the type checker
+        try:
+            async with asyncio.timeout(LEAVING):
+                await self._named.wait()
+        except TimeoutError:
+            _log.warning("the agent has named no task within %g s after the caller left", LEAVING)
+        if self.task_id and self._task.status.state not in AT_REST - INTERRUPTED:
+            await self._upstream.cancel(self.task_id, self._context)
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+
+    async def next(self) -> Update | None:
+        """The next news of the turn; None at its end. Raises A2AError. May be cancelled and called again."""
+        found = await self._pending.get()
+        if isinstance(found, Update):
+            return found
+        self._ended = True
+        if found is not None:
+            raise found
+        return None
+
+    @property
+    def answer(self) -> Answer:
+        """The result, after the last update; before it, the result so far."""
+        if self._direct is not None:
+            direct = self._direct
+            return Answer(
+                hub.TASK_STATE_UNSPECIFIED, tuple(direct.parts), context_id=self.context_id, shown=_NOTHING
+            )
+        found = answer_of(self._task, self._earlier)
+        return replace(
+            found,
+            task_id=self.task_id,
+            context_id=self.context_id,
+            shown={**self._shown, **found.shown},
+        )
+
+    async def _read(self) -> None:
+        """Reads the events of the agent until the turn has ended."""
+        try:
+            async with aclosing(self._events()) as events:
+                async for event in events:
+                    update = self._take(event)
+                    if update is not None and not self._left:
+                        await self._pending.put(update)
+            await self._end(None)
+        except A2AError as error:
+            await self._end(error)
+        except IllegalTransitionError as error:
+            await self._end(A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER))
+        except Exception:  # noqa: BLE001  the caller gets an error without its text
+            _log.exception("a turn with the agent failed")
+            await self._end(internal_error())
+        finally:
+            self._named.set()
+
+    async def _end(self, error: A2AError | None) -> None:
+        if not self._left:
+            await self._pending.put(error)
+
+    async def _events(self) -> AsyncGenerator[hub.StreamResponse, None]:
+        """The events of the agent until the task rests. Raises A2AError."""
+        card = self._upstream.card
+        sending = self._streamed if card.capabilities.streaming or not card.name else self._sent
+        async with aclosing(sending()) as events:
+            async for event in events:
+                yield event
+        if self._direct is not None:
+            return
+        if not self.task_id:
+            raise A2AError(Reason.INVALID_AGENT_RESPONSE, "neither a task nor a message", blame=Blame.PEER)
+        pause = _FIRST_PAUSE
+        while self._task.status.state not in AT_REST:
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST_PAUSE, 1.5 * pause)
+            yield hub.StreamResponse(task=await self._upstream.task(self.task_id, self._context))
+
+    async def _streamed(self) -> AsyncGenerator[hub.StreamResponse, None]:
+        """The events of SendStreamingMessage; of SendMessage if the agent turns out not to stream."""
+        request = hub.SendMessageRequest(message=self._message)
+        call: Call[Any, Any] = Call(ops.SEND_STREAMING_MESSAGE, request, self._context)
+        first = True
+        try:
+            async with aclosing(self._upstream.service.stream(call)) as events:
+                async for event in events:
+                    message = event.message
+                    # The first event of a continued task shows it as it was before the message.
+                    is_before = first and bool(self._message.task_id) and message.HasField("task")
+                    first = False
+                    yield message
+                    if state_of(message) in AT_REST and not is_before:
+                        return
+        except A2AError as error:
+            if not first or error.reason not in _NOT_STREAMING:
+                raise
+        if first:
+            async with aclosing(self._sent()) as events_of_send:
+                async for message in events_of_send:
+                    yield message
+
+    async def _sent(self) -> AsyncGenerator[hub.StreamResponse, None]:
+        """The response to SendMessage as an event."""
+        request = hub.SendMessageRequest(message=self._message)
+        request.configuration.return_immediately = True
+        response = await self._upstream.service.unary(Call(ops.SEND_MESSAGE, request, self._context))
+        if response.HasField("task"):
+            yield hub.StreamResponse(task=response.task)
+        elif response.HasField("message"):
+            yield hub.StreamResponse(message=response.message)
+
+    def _take(self, event: hub.StreamResponse) -> Update | None:
+        """Takes an event over. Returns the news in it. Raises IllegalTransitionError."""
+        self.task_id = task_id_of(event) or self.task_id
+        self.context_id = context_id_of(event) or self.context_id
+        which = event.WhichOneof("payload")
+        if which == "message":
+            self._direct = event.message
+            self._named.set()
+            return Update(tuple(event.message.parts))
+        if self.task_id:
+            self._named.set()
+        if which == "task":
+            parts = self._snapshot(event.task)
+            fold(self._task, event)
+            return Update(parts) if parts else None
+        if which == "artifact_update":
+            parts = self._artifact(event.artifact_update)
+            fold(self._task, event)
+            return Update(parts) if parts else None
+        fold(self._task, event)
+        status = self._task.status
+        text = text_of(status.message) if status.state not in AT_REST else ""
+        return Update(progress=text) if text else None
+
+    def _snapshot(self, task: hub.Task) -> tuple[hub.Part, ...]:
+        """The parts of a task that the caller does not have."""
+        new: list[hub.Part] = []
+        for one in task.artifacts:
+            name, count = one.artifact_id, len(one.parts)
+            if name not in self._passed:
+                self._passed[name] = self._earlier[name] = min(self._shown.get(name, 0), count)
+            new += one.parts[self._passed[name] :]
+            self._passed[name] = count
+        return tuple(new)
+
+    def _artifact(self, update: hub.TaskArtifactUpdateEvent) -> tuple[hub.Part, ...]:
+        """The parts of an update that the caller does not have."""
+        artifact = update.artifact
+        name, parts = artifact.artifact_id, tuple(artifact.parts)
+        known = next((one for one in self._task.artifacts if one.artifact_id == name), None)
+        if update.append or known is None:
+            self._passed[name] = self._passed.get(name, 0) + len(parts)
+            return parts
+        before = tuple(known.parts)
+        self._passed[name] = len(parts)
+        if parts[: len(before)] == before:
+            return parts[len(before) :]
+        self._earlier[name] = 0
+        # An agent that repeats the whole text with each update.
+        old, text = text_of(known), text_of(artifact)
+        if old and text.startswith(old) and all(one.WhichOneof("content") == "text" for one in parts):
+            rest = text[len(old) :]
+            return (hub.Part(text=rest),) if rest else ()
+        return parts

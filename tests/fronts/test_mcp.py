@@ -1,0 +1,330 @@
+"""The MCP front with the official client, over streamable HTTP in both eras, before agents of 1.0 and 0.3."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from mcp import Client, MCPError, types
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_adapters.fronts.mcp_content import STATE_META, TASK_META
+from a2a_bridge_adapters.fronts.mcp_serving import mcp_front
+from tests.fronts.desk import FORMS, PNG, Desk, serving
+from tests.fronts.fronts import authentication, listening
+from tests.patience import PATIENCE
+
+#: the eras of the protocol
+ERAS = ("legacy", "2026-07-28")
+TOOL = "ask_desk"
+At = tuple[Desk, hub.AgentCard]
+
+
+@pytest.fixture(params=FORMS, ids=" ".join)
+async def desk_at(request: pytest.FixtureRequest) -> AsyncIterator[At]:
+    desk = Desk()
+    async with asyncio.timeout(PATIENCE), serving(desk, *request.param) as target:
+        yield desk, target
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@asynccontextmanager
+async def client(url: str, era: str, key: str = "", **options: Any) -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {key}"} if key else None
+    async with create_mcp_http_client(headers) as http:
+        transport = streamable_http_client(f"{url}/mcp", http_client=http)
+        async with Client(transport, mode=era, cache=None, **options) as made:
+            yield made
+
+
+@asynccontextmanager
+async def fronted(target: Any, **options: Any) -> AsyncIterator[str]:
+    app = mcp_front(target, **options)
+    async with listening(app) as url:
+        try:
+            yield url
+        finally:
+            await app.close()
+
+
+def text_of(result: types.CallToolResult) -> str:
+    return "".join(one.text for one in result.content if isinstance(one, types.TextContent))
+
+
+def blocks(result: types.CallToolResult, kind: type[Any]) -> list[Any]:
+    return [one for one in result.content if isinstance(one, kind)]
+
+
+async def test_the_tools_are_the_skills(desk_at: At, era: str) -> None:
+    async with fronted(desk_at[1]) as url, client(url, era) as mcp:
+        tools = (await mcp.list_tools()).tools
+        assert [one.name for one in tools] == ["ask_desk", "ask_desk_2", "task_status"]
+        assert (tools[0].title, tools[0].description) == ("Ask the desk", "Answers\nFor example: turn")
+        with pytest.raises(MCPError, match="there is no tool 'other'"):
+            await mcp.call_tool("other", {"message": "x"})
+
+
+async def test_chunks_and_progress(desk_at: At, era: str) -> None:
+    said: list[str | None] = []
+
+    async def progress(_: float, __: float | None, text: str | None) -> None:
+        said.append(text)
+
+    desk, target = desk_at
+    async with fronted(target) as url, client(url, era) as mcp:
+        result = await mcp.call_tool(
+            TOOL, {"message": "hello", "data": {"a": [1]}}, progress_callback=progress
+        )
+        assert (blocks(result, types.TextContent)[0].text, result.is_error) == ("hello!", False)
+        assert said[:2] == ["looking", "hello"]
+        assert [one.WhichOneof("content") for one in desk.parts] == ["text", "data"]
+        direct = await mcp.call_tool(TOOL, {"message": "direct reply"})
+        assert direct.content[0] == types.TextContent(text="reply")
+
+
+async def test_files_and_data(desk_at: At, era: str) -> None:
+    async with fronted(desk_at[1]) as url, client(url, era) as mcp:
+        result = await mcp.call_tool(TOOL, {"message": "files"})
+    (link,), (image,) = blocks(result, types.ResourceLink), blocks(result, types.ImageContent)
+    (embedded,) = blocks(result, types.EmbeddedResource)
+    assert (link.uri, link.name, link.mime_type) == (
+        "https://files.example/a%20b.csv",
+        "a b.csv",
+        "text/csv",
+    )
+    assert (image.mime_type, base64.b64decode(image.data)) == ("image/png", PNG)
+    assert (embedded.resource.uri, base64.b64decode(embedded.resource.blob)) == (
+        "attachment:a%20b.pdf",
+        b"%PDF-",
+    )
+    assert result.structured_content == {"degrees": 21}
+    assert [one.text for one in blocks(result, types.TextContent)][:2] == ["here", '{"degrees": 21}']
+
+
+async def test_a_question_by_elicitation(desk_at: At, era: str) -> None:
+    asked: list[str] = []
+
+    async def answer(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"answer": "the red one"})
+
+    async with fronted(desk_at[1]) as url, client(url, era, elicitation_callback=answer) as mcp:
+        result = await mcp.call_tool(TOOL, {"message": "ask red or blue?"})
+    assert asked == ["red or blue?"]
+    # With what the agent had before it asked.
+    assert text_of(result).startswith("so faryou said the red one")
+    assert not result.is_error
+
+
+async def test_a_refusal_cancels_the_task(desk_at: At, era: str) -> None:
+    async def refuse(_: Any, __: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="decline")
+
+    async with fronted(desk_at[1]) as url, client(url, era, elicitation_callback=refuse) as mcp:
+        result = await mcp.call_tool(TOOL, {"message": "ask"})
+        assert (text_of(result), result.is_error) == (
+            "the question of the agent was not answered; its task is cancelled",
+            True,
+        )
+
+
+async def test_a_question_without_elicitation(desk_at: At, era: str) -> None:
+    async with fronted(desk_at[1]) as url, client(url, era) as mcp:
+        result = await mcp.call_tool(TOOL, {"message": "ask red or blue?"})
+        texts = [one.text for one in blocks(result, types.TextContent)]
+        assert (texts[:2], result.is_error) == (["so far", "red or blue?"], False)
+        task = texts[2].rpartition("task=")[2]
+        assert result.meta is not None
+        assert (result.meta[TASK_META], result.meta[STATE_META]) == (task, "input-required")
+        again = await mcp.call_tool("task_status", {"task": task})
+        assert f"task={task}" in text_of(again)
+        done = await mcp.call_tool(TOOL, {"message": "red", "task": task})
+        assert blocks(done, types.TextContent)[0].text == "you said red"
+        status = await mcp.call_tool("task_status", {"task": task})
+        assert text_of(status) == "so faryou said red"
+
+
+async def test_an_agent_that_wants_a_login(desk_at: At, era: str) -> None:
+    async with fronted(desk_at[1]) as url, client(url, era) as mcp:
+        result = await mcp.call_tool(TOOL, {"message": "auth"})
+    assert "https://login.example" in text_of(result)
+    assert result.meta is not None
+    assert result.meta[STATE_META] == "auth-required"
+
+
+async def test_a_call_that_takes_longer(desk_at: At, era: str) -> None:
+    desk, target = desk_at
+    async with fronted(target, wait=0.3) as url, client(url, era) as mcp:
+        result = await mcp.call_tool(TOOL, {"message": "work"})
+        assert result.meta is not None
+        task = result.meta[TASK_META]
+        assert result.meta[STATE_META] == "working"
+        assert text_of(result).endswith(f"The task is still working. Call task_status with task={task}")
+        still = await mcp.call_tool("task_status", {"task": task})
+        assert "still working" in text_of(still)
+        desk.released.set()
+        while "still working" in text_of(done := await mcp.call_tool("task_status", {"task": task})):
+            pass
+        assert (text_of(done), done.is_error, desk.cancelled.is_set()) == ("worked", False, False)
+
+
+async def test_a_cancelled_call_cancels_the_task(desk_at: At, era: str) -> None:
+    desk, target = desk_at
+    async with fronted(target) as url, client(url, era) as mcp:
+        call = asyncio.create_task(mcp.call_tool(TOOL, {"message": "work"}))
+        await desk.working.wait()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await desk.cancelled.wait()
+
+
+async def test_tasks_that_fail(desk_at: At, era: str) -> None:
+    async with fronted(desk_at[1]) as url, client(url, era) as mcp:
+        for message, text in (("fail", "failed"), ("reject", "rejected")):
+            result = await mcp.call_tool(TOOL, {"message": message})
+            assert (text_of(result).startswith(text), result.is_error) == (True, True)
+        crashed = await mcp.call_tool(TOOL, {"message": "crash"})
+        assert crashed.is_error
+        assert "secret" not in str(crashed)
+
+
+WRONG = (
+    ({}, "message: is missing"),
+    ({"message": " "}, "message: is missing"),
+    ({"message": 3}, "message: is text, not int"),
+    ({"message": "x", "data": "y"}, "data: is a JSON object, not str"),
+    ({"message": "x", "task": ["y"]}, "task: is text, not list"),
+    ({"message": "x", "conversation": "mine"}, "conversation: is none that a result has named"),
+    ({"message": "x", "other": 1}, "other: there is no such argument"),
+    ({"message": "x", "task": "unknown"}, "TASK_NOT_FOUND"),
+)
+
+
+async def test_wrong_arguments(desk_at: At, era: str) -> None:
+    async with fronted(desk_at[1]) as url, client(url, era) as mcp:
+        for arguments, text in WRONG:
+            result = await mcp.call_tool(TOOL, arguments)
+            assert (text in text_of(result), result.is_error) == (True, True), (arguments, text_of(result))
+        for wrong in ({}, {"task": 1}):
+            result = await mcp.call_tool("task_status", wrong)
+            assert (text_of(result), result.is_error) == ("task: is the id of a task, as text", True)
+
+
+async def test_a_conversation_belongs_to_a_session_and_a_caller(desk_at: At) -> None:
+    desk, target = desk_at
+    async with (
+        fronted(target, authenticate=authentication()) as url,
+        client(url, "legacy", "key of ann") as ann,
+        client(url, "legacy", "key of ann") as ann_again,
+        client(url, "legacy", "key of bob") as bob,
+    ):
+        for mcp, count in ((ann, 1), (ann, 2), (ann_again, 1), (bob, 1), (ann, 3)):
+            result = await mcp.call_tool(TOOL, {"message": "turn"})
+            assert text_of(result) == f"turn {count}"
+    assert sorted(desk.seen.values()) == [1, 1, 3]
+
+
+async def test_a_named_conversation_belongs_to_its_caller(desk_at: At) -> None:
+    desk, target = desk_at
+    async with (
+        fronted(target, authenticate=authentication()) as url,
+        client(url, "2026-07-28", "key of ann") as ann,
+        client(url, "2026-07-28", "key of bob") as bob,
+    ):
+        first = await ann.call_tool(TOOL, {"message": "turn"})
+        name = text_of(first).rpartition("conversation=")[2]
+        for mcp, count in ((ann, 2), (bob, 1), (ann, 3), (bob, 2)):
+            result = await mcp.call_tool(TOOL, {"message": "turn", "conversation": name})
+            assert text_of(result) == f"turn {count}"
+        fresh = await ann.call_tool(TOOL, {"message": "turn"})
+        assert text_of(fresh).startswith("turn 1")
+    assert sorted(desk.seen.values()) == [1, 2, 3]
+
+
+async def test_a_task_belongs_to_its_caller(desk_at: At, era: str) -> None:
+    async with (
+        fronted(desk_at[1], authenticate=authentication()) as url,
+        client(url, era, "key of ann") as ann,
+        client(url, era, "key of bob") as bob,
+    ):
+        asking = await ann.call_tool(TOOL, {"message": "ask"})
+        assert asking.meta is not None
+        task = asking.meta[TASK_META]
+        for name, arguments in ((TOOL, {"message": "mine", "task": task}), ("task_status", {"task": task})):
+            stolen = await bob.call_tool(name, arguments)
+            assert (text_of(stolen), stolen.is_error) == ("TASK_NOT_FOUND: Task not found", True)
+        done = await ann.call_tool(TOOL, {"message": "mine", "task": task})
+        assert text_of(done).startswith("you said mine")
+
+
+async def test_credentials_of_callers_stay_here(desk_at: At, era: str) -> None:
+    desk, target = desk_at
+    async with fronted(target, authenticate=authentication()) as url:
+        async with client(url, era, "key of ann") as ann:
+            await ann.call_tool(TOOL, {"message": "x"})
+        sent = [value for parameters in desk.parameters for value in parameters.values()]
+        assert sent
+        assert not [value for value in sent if "key of ann" in value]
+
+
+async def test_callers_that_are_not_known(desk_at: At) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    headers = {"Accept": "application/json, text/event-stream"}
+    async with (
+        fronted(desk_at[1], authenticate=authentication()) as url,
+        create_mcp_http_client(headers) as http,
+    ):
+        for key in ({}, {"Authorization": "Bearer wrong"}):
+            response = await http.post(f"{url}/mcp", json=body, headers=key)
+            assert (response.status_code, response.headers["www-authenticate"]) == (
+                401,
+                'Bearer realm="test"',
+            )
+            assert response.json()["error"]["message"] == "Authentication is required"
+
+
+async def test_a_session_belongs_to_its_caller(desk_at: At) -> None:
+    headers = {"Accept": "application/json, text/event-stream", "Authorization": "Bearer key of ann"}
+    opening = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        },
+    }
+    async with (
+        fronted(desk_at[1], authenticate=authentication()) as url,
+        create_mcp_http_client(headers) as http,
+    ):
+        opened = await http.post(f"{url}/mcp", json=opening)
+        session = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
+        listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        stolen = await http.post(
+            f"{url}/mcp", json=listing, headers=session | {"Authorization": "Bearer key of bob"}
+        )
+        assert stolen.status_code == 404
+        own = await http.post(f"{url}/mcp", json=listing, headers=session)
+        assert own.status_code == 200
+
+
+async def test_hosts_that_are_not_allowed(desk_at: At) -> None:
+    async with (
+        fronted(desk_at[1], allowed_hosts=("127.0.0.1:*",)) as url,
+        create_mcp_http_client() as http,
+    ):
+        response = await http.post(f"{url}/mcp", json={}, headers={"Host": "evil.example"})
+        assert response.status_code == 421
+        assert (await http.get(f"{url}/other")).status_code == 404
