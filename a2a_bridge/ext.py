@@ -1,4 +1,4 @@
-"""The names for authors of transports, versions, stores and middleware.
+"""The names for authors of transports, versions, stores, adapters and middleware.
 
 These names and those of `a2a_bridge.__all__` are the stable API: they change with a major version only, and
 CHANGELOG.md says so. Every other module of the package may change without notice. The contract suites for
@@ -96,6 +96,7 @@ from a2a_bridge.hosting import (
     ResumingExecutor,
 )
 from a2a_bridge.hosting import Event as AgentEvent
+from a2a_bridge.hosting.adapters import Adapter, MissingAdapterError, NoAgentError, comes_from
 from a2a_bridge.middleware import Limits, Metrics, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import (
@@ -159,6 +160,7 @@ __all__ = [
     "V1_0",
     "VERSION_PARAMETER",
     "A2AError",
+    "Adapter",
     "AgentEvent",
     "AgentExecutor",
     "AgentSigns",
@@ -208,6 +210,8 @@ __all__ = [
     "MemoryStore",
     "Metrics",
     "Middleware",
+    "MissingAdapterError",
+    "NoAgentError",
     "Operation",
     "Origin",
     "Outbox",
@@ -273,6 +277,7 @@ __all__ = [
     "binding_names",
     "by_version",
     "caller",
+    "comes_from",
     "compose",
     "decoder",
     "detect",

@@ -5,7 +5,7 @@ Rules:
    store.
 2. A store that the application opened is closed by the application.
 3. An application may give an agent and interfaces that cannot be served, and contexts that have to be opened
-   for them: `check_agent` and its neighbours say so before anything is opened.
+   for them: `take_agent` and its neighbours say so before anything is opened.
 4. Several worker processes of one ASGI server, as `uvicorn --workers` and gunicorn start them, must not keep
    tasks apart without a warning. Such workers have one parent, and listen on sockets that it has bound: each
    process locks a file for each of these addresses, and the second finds it locked. A server in one process
@@ -42,6 +42,7 @@ from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import offer_resume
 from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream
 from a2a_bridge.hosting import Agent, Engine
+from a2a_bridge.hosting.adapters import NoAgentError, describe
 from a2a_bridge.middleware.tracing import delivery_spans
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import JWKS_PATH, PushService, WebhookResolver, push_service
@@ -220,11 +221,12 @@ class _Unopened(Generic[_T]):
 
 
 def opened_as(
-    example: str, check: Callable[[Any], None] | None = None
+    example: str, take: Callable[[Any], Any] | None = None
 ) -> Callable[[Callable[_P, AsyncIterator[_T]]], Callable[_P, AbstractAsyncContextManager[_T]]]:
     """Like `asynccontextmanager`, for contexts that applications open.
 
-    example: the statement that opens one. check: raises for an unusable first argument, at the call.
+    example: the statement that opens one. take: returns the first argument to use for the given one, or
+    raises, at the call.
     """
 
     def decorate(
@@ -236,57 +238,46 @@ def opened_as(
         @wraps(function)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> AbstractAsyncContextManager[_T]:
             bound = signature.bind(*args, **kwargs)
-            if check is not None:
-                check(next(iter(bound.arguments.values())))
-            return _Unopened(make(*args, **kwargs), example)
+            if take is not None:
+                name, given = next(iter(bound.arguments.items()))
+                bound.arguments[name] = take(given)
+            return _Unopened(make(*bound.args, **bound.kwargs), example)
 
         return call
 
     return decorate
 
 
-def check_agent(given: Any) -> None:
-    """Raises TypeError for anything but an Agent, with what makes one of it."""
-    if not isinstance(given, Agent):
-        raise TypeError(f"{_name_of(given)} is no agent: {_remedy(given)}")
+def take_agent(given: Any) -> Agent:
+    """The agent that an application gives, or that an adapter makes of the given object. Errors: see
+    `Agent.of`.
+    """
+    return Agent.of(given)
 
 
 def check_interfaces(given: Any) -> None:
     """Raises TypeError for anything but a list of interfaces."""
     example = 'write [interface("JSONRPC")], with `interface` of a2a_bridge'
     if isinstance(given, (str, hub.AgentInterface)) or not isinstance(given, Sequence):
-        raise TypeError(f"interfaces is a list, not {_name_of(given)}: {example}")
+        raise TypeError(f"interfaces is a list, not {describe(given)}: {example}")
     for one in given:
         if not isinstance(one, hub.AgentInterface):
-            raise TypeError(f"interfaces has {_name_of(one)}, which is no interface: {example}")
+            raise TypeError(f"interfaces has {describe(one)}, which is no interface: {example}")
 
 
-def check_target(given: Any) -> None:
-    """Raises TypeError for what nothing can be connected to."""
+def take_target(given: Any) -> Agent | hub.AgentCard | hub.AgentInterface | str:
+    """What an application connects to: an address, a card, or an agent as for `take_agent`. Raises TypeError
+    for anything else.
+    """
     if isinstance(given, (Agent, hub.AgentCard, hub.AgentInterface, str)):
-        return
-    if callable(given) or hasattr(given, "execute"):
-        check_agent(given)
-    raise TypeError(
-        f"{_name_of(given)} is no target: give a URL, host:port, a card, an interface or an Agent"
-    )
-
-
-def _name_of(given: Any) -> str:
-    kind, name = type(given).__name__, getattr(given, "__name__", "")
-    return f"{name} ({kind})" if callable(given) and name else f"a value of type {kind}"
-
-
-def _remedy(given: Any) -> str:
-    if inspect.isclass(given):
-        return "decorate its method with @agent and give that of an object, or give Agent(executor)"
-    if hasattr(given, "execute"):
-        return "give Agent(executor)"
-    if callable(given):
-        return "decorate it with @agent"
-    if isinstance(given, str):
-        return "import it, and give the object; `run_gateway` serves the agent at a URL"
-    return "decorate a function with @agent, and give that"
+        return given
+    try:
+        return Agent.of(given)
+    except NoAgentError:
+        if callable(given) or hasattr(given, "execute"):
+            raise
+    text = f"{describe(given)} is no target: give a URL, host:port, a card, an interface or an Agent"
+    raise TypeError(text)
 
 
 _log = logging.getLogger("a2a_bridge.shared_listener")

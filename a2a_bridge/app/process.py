@@ -22,7 +22,7 @@ from time import monotonic
 from types import FrameType
 from typing import Any, Literal, Protocol
 
-from a2a_bridge.app.agent import check_agent, check_target
+from a2a_bridge.app.agent import take_agent, take_target
 from a2a_bridge.app.planning import EVERYTHING, ServeOptions
 from a2a_bridge.app.runtime import locate_agent, serve_agent, serve_gateway
 from a2a_bridge.app.serving import Server
@@ -49,7 +49,7 @@ being_read: ContextVar[str] = ContextVar("being_read", default="")
 
 
 def run(
-    agent: Agent,
+    agent: Agent | Any,
     interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
     options: ServeOptions | None = None,
     *,
@@ -58,12 +58,12 @@ def run(
     """Serves a hosted agent until SIGINT or SIGTERM, then drains; a second signal exits at once. The process
     exits 10 seconds after the grace at the latest.
 
-    To be called in the main thread. Prints the ready line of `a2a-bridge serve` when the sockets listen.
-    interfaces: as for `serve`. options: `grace` limits draining; by default HTTP listens on 127.0.0.1:8080
-    and gRPC on
-    127.0.0.1:50051. Raises the errors of `serve`, and MissingExtraError for a loop that is not installed.
+    agent: an Agent, or an object that `Agent.of` takes. To be called in the main thread. Prints the ready
+    line of `a2a-bridge serve` when the sockets listen. interfaces: as for `serve`. options: `grace` limits
+    draining; by default HTTP listens on 127.0.0.1:8080 and gRPC on 127.0.0.1:50051. Raises the errors of
+    `serve`, and MissingExtraError for a loop that is not installed.
     """
-    check_agent(agent)
+    agent = take_agent(agent)
     check_options(options, ServeOptions)
     options = options or _DEFAULTS
     _run("serve(agent)", lambda: serve_agent(agent, interfaces, options), options.grace, loop)
@@ -82,9 +82,8 @@ def run_gateway(
     target: as for `connect`. dial_options: how the agent is called; by default without a time limit of its
     own. Raises the errors of `connect` and of `serve`, and TypeError for an agent of this process.
     """
-    if isinstance(target, Agent):
+    if isinstance(take_target(target), Agent):
         raise TypeError("run_gateway serves an agent elsewhere, by its URL: write run(agent) for this one")
-    check_target(target)
     check_options(options, ServeOptions)
     options = options or _DEFAULTS
 

@@ -17,12 +17,12 @@ from a2a_bridge.app.admin import admin_listener, agent_gauges, gateway_gauges
 from a2a_bridge.app.agent import (
     agent_app,
     build_agent_app,
-    check_agent,
     check_interfaces,
-    check_target,
     note_other_workers,
     opened_as,
     start_lazily,
+    take_agent,
+    take_target,
 )
 from a2a_bridge.app.gateway import GatewayApp, build_offered_card, follow_card, gateway_app
 from a2a_bridge.app.peer import Peer
@@ -97,9 +97,9 @@ __all__ = [
 _log = logging.getLogger("a2a_bridge.runtime")
 
 
-@opened_as("async with serve(…) as server:", check_agent)
+@opened_as("async with serve(…) as server:", take_agent)
 async def serve_agent(
-    agent: Agent,
+    agent: Agent | Any,
     interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
     options: ServeOptions | None = None,
     *,
@@ -108,11 +108,11 @@ async def serve_agent(
 ) -> AsyncIterator[Server]:
     """Serves a hosted agent on the declared interfaces while the context is open.
 
-    interfaces: see `a2a_bridge.cards.interface`. host, shared: see `serve_service`. Raises ValueError or
-    LookupError for a declaration that cannot be served, TypeError for something else than an agent,
-    interfaces or options, OSError for an address that cannot be listened on,
-    StoreOpenError for a store that cannot be opened, UncheckedCredentialsError for a card that demands
-    credentials which nothing here checks.
+    agent: an Agent, or an object that `Agent.of` takes. interfaces: see `a2a_bridge.cards.interface`. host,
+    shared: see `serve_service`. Raises ValueError or LookupError for a declaration that cannot be served,
+    TypeError for something else than an agent, interfaces or options, OSError for an address that cannot be
+    listened on, StoreOpenError for a store that cannot be opened, UncheckedCredentialsError for a card that
+    demands credentials which nothing here checks.
     """
     check_interfaces(interfaces)
     check_options(options, ServeOptions)
@@ -215,7 +215,7 @@ def _gateway_dial(
     )
 
 
-@opened_as("async with guarded_agent(…) as peer:", check_agent)
+@opened_as("async with guarded_agent(…) as peer:", take_agent)
 async def guarded_agent(agent: Agent, options: ServeOptions | None = None) -> AsyncIterator[Peer]:
     """A hosted agent behind the middleware of a server, without a binding: for servers of other protocols.
     The principal is in the context of each call. Raises the errors of `serve_agent`.
@@ -285,20 +285,21 @@ def _adapt_dial(
 
 
 def asgi(
-    agent: Agent,
+    agent: Agent | Any,
     interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
     options: ServeOptions | None = None,
 ) -> Any:
     """An agent as an ASGI 3 application: all bindings and the card, to be mounted anywhere.
 
-    gRPC needs a server that sends HTTP trailers, and no mount path; without them it is rejected, and the card
-    does not list it. gRPC-Web needs neither. The application starts at the lifespan's startup, or before the
-    first request if there is no lifespan. Addresses in the card follow the mount path and trusted forwarded
-    headers, also in an extended card without addresses. Only the paths of `interfaces` count. Raises
-    ValueError or LookupError for a declaration that cannot be served; further errors of `serve_agent` fail
-    the start: the lifespan's startup, or else each request, with UNAVAILABLE and the reason in the log.
+    agent: an Agent, or an object that `Agent.of` takes. gRPC needs a server that sends HTTP trailers, and no
+    mount path; without them it is rejected, and the card does not list it. gRPC-Web needs neither. The
+    application starts at the lifespan's startup, or before the first request if there is no lifespan.
+    Addresses in the card follow the mount path and trusted forwarded headers, also in an extended card
+    without addresses. Only the paths of `interfaces` count. Raises ValueError or LookupError for a
+    declaration that cannot be served; further errors of `serve_agent` fail the start: the lifespan's startup,
+    or else each request, with UNAVAILABLE and the reason in the log.
     """
-    check_agent(agent)
+    agent = take_agent(agent)
     check_options(options, ServeOptions)
     options = options or ServeOptions()
     check_credentials(agent.card, options)
@@ -342,7 +343,7 @@ def _application(
 
 
 def add_to_server(
-    agent: Agent,
+    agent: Agent | Any,
     server: Any,
     *,
     options: ServeOptions | None = None,
@@ -351,11 +352,12 @@ def add_to_server(
 ) -> Engine:
     """Adds an agent's gRPC service to a grpc.aio server that the application starts and stops.
 
-    The address of that server is not known here, so an extended card keeps its own interfaces.
-    health, reflection: add these services too. Returns the engine; await its `close(grace)` after the
-    server has stopped to let running tasks finish. Raises ValueError for `options.admin`.
+    agent: an Agent, or an object that `Agent.of` takes. The address of that server is not known here, so an
+    extended card keeps its own interfaces. health, reflection: add these services too. Returns the engine;
+    await its `close(grace)` after the server has stopped to let running tasks finish. Raises ValueError for
+    `options.admin`.
     """
-    check_agent(agent)
+    agent = take_agent(agent)
     check_options(options, ServeOptions)
     options = options or ServeOptions()
     if options.admin is not None:
@@ -381,9 +383,9 @@ def add_to_server(
 _CHOICE: Kinds = dict.fromkeys(("binding", "version"), ((str,), "text"))
 
 
-@opened_as("async with connect(…) as peer:", check_target)
+@opened_as("async with connect(…) as peer:", take_target)
 async def connect(
-    target: Agent | hub.AgentCard | hub.AgentInterface | str,
+    target: Agent | hub.AgentCard | hub.AgentInterface | str | Any,
     *,
     binding: str = "",
     version: str = "",
@@ -392,7 +394,8 @@ async def connect(
     """A client to an agent while the context is open.
 
     target: a URL (of the agent or of its card), `host:port` or `grpc://…` of a gRPC agent, a card, one
-    interface, or an Agent in this process, which is called without a socket. The first interface of the
+    interface, or an Agent in this process (or an object that `Agent.of` takes), which is called without a
+    socket. The first interface of the
     card that can be spoken is used, or the one of `binding`/`version`; the next one only when connecting
     fails.
 

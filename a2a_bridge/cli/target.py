@@ -20,8 +20,9 @@ import importlib.util
 import re
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -147,21 +148,14 @@ _USUAL = ("agent.py", "app.py", "main.py")
 
 
 def load(target: Target) -> Agent:
-    """The agent a target names, or the only one in its module. Raises BadTargetError, which lists the
-    agents of the module.
+    """The agent a target names, or the only one in its module; or one of an object that an adapter
+    recognises, if no Agent is there. Raises BadTargetError, which lists the agents of the module.
     """
-    from a2a_bridge.hosting import Agent
-
     module = _module_of(target)
-    found = agents_of(module)
+    found: dict[str, Any] = dict(agents_of(module))
     if target.name:
-        thing = _find(module, target, found)
-        if not isinstance(thing, Agent):
-            advice = "; decorate it with @agent" if callable(thing) else _offer(found)
-            raise BadTargetError(
-                f"{target.place}:{target.name} is a {type(thing).__name__}, not an agent{advice}"
-            )
-        return thing
+        return _agent_of(_find(module, target, found), target, found)
+    found = found or objects_of(module)
     if not found:
         raise BadTargetError(
             f"there is no agent in {target.place}; decorate a function with @a2a_bridge.agent"
@@ -169,7 +163,27 @@ def load(target: Target) -> Agent:
     if len(found) > 1:
         choices = ", ".join(f"{target.place}:{name}" for name in found)
         raise BadTargetError(f"there are several agents in {target.place}; choose one: {choices}")
-    return next(iter(found.values()))
+    name, thing = next(iter(found.items()))
+    return _agent_of(thing, replace(target, name=name), found)
+
+
+def _agent_of(thing: Any, target: Target, found: dict[str, Any]) -> Agent:
+    """The agent of an object in code. Raises BadTargetError."""
+    from a2a_bridge.hosting import Agent
+    from a2a_bridge.hosting.adapters import MissingAdapterError, NoAgentError
+
+    place = f"{target.place}:{target.name}"
+    try:
+        return Agent.of(thing)
+    except NoAgentError:
+        advice = "; decorate it with @agent" if callable(thing) else _offer(found)
+        raise BadTargetError(f"{place} is a {type(thing).__name__}, not an agent{advice}") from None
+    except MissingAdapterError as error:
+        raise BadTargetError(f"{place}: {error}") from None
+    except Exception as error:
+        traceback.print_exc()
+        text = f"{place} cannot be served, see the error above: {type(error).__name__}: {error}"
+        raise BadTargetError(text) from error
 
 
 def load_named(target: Target) -> Any:
@@ -177,6 +191,25 @@ def load_named(target: Target) -> Any:
     if not target.is_code or not target.name:
         raise BadTargetError(f"{target.place!r} is not file.py:NAME or package.module:NAME")
     return _find(_module_of(target), target, None)
+
+
+def objects_of(module: ModuleType) -> dict[str, Any]:
+    """The objects in a module that an adapter recognises, by name, without classes; or else the first one
+    of a known framework.
+    """
+    from a2a_bridge.hosting.adapters import adapter_of, framework_of
+
+    own = {
+        name: value
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not isinstance(value, (type, ModuleType))
+    }
+    found: dict[str, Any] = {}
+    for name, value in own.items():
+        if adapter_of(value) is not None and not any(value is known for known in found.values()):
+            found[name] = value
+    known = (name for name, value in own.items() if framework_of(value) is not None)
+    return found or {name: own[name] for name in islice(known, 1)}
 
 
 def agents_of(module: ModuleType) -> dict[str, Agent]:
@@ -194,7 +227,7 @@ def _module_of(target: Target) -> ModuleType:
     return _from_file(Path(target.place)) if target.sort is TargetKind.FILE else _from_name(target.place)
 
 
-def _find(module: ModuleType, target: Target, found: dict[str, Agent] | None) -> Any:
+def _find(module: ModuleType, target: Target, found: dict[str, Any] | None) -> Any:
     """The object of a name. found: the agents there, if one is wanted. Raises BadTargetError."""
     thing: Any = module
     for part in target.name.split("."):
@@ -206,7 +239,7 @@ def _find(module: ModuleType, target: Target, found: dict[str, Agent] | None) ->
     return thing
 
 
-def _offer(found: dict[str, Agent]) -> str:
+def _offer(found: dict[str, Any]) -> str:
     if not found:
         return "; there is no agent: decorate a function with @a2a_bridge.agent"
     return f"; agents there: {', '.join(found)}"

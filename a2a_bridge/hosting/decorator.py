@@ -25,6 +25,7 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.kinds import Kinds, check_items, check_values
 from a2a_bridge.core.messages import AT_REST
+from a2a_bridge.hosting import adapters
 from a2a_bridge.hosting.executor import AgentExecutor, Event, Run
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.parameters import Arguments, Takes, code_of, describe, takes
@@ -142,6 +143,30 @@ class Agent:
             if extended_card is not None:
                 card.capabilities.extended_agent_card = True
         self.card = card
+
+    @classmethod
+    def of(cls, thing: Any, /, *, name: str = "", **options: Any) -> Agent:
+        """An agent of an object that an adapter recognises, such as a compiled graph of LangGraph; an Agent
+        is returned as it is.
+
+        name: of the card; the adapter chooses one without it. options: those of the adapter, and the keyword
+        arguments of `Agent`. Raises NoAgentError, which is a TypeError, for an object that no adapter
+        recognises; MissingAdapterError, which is an ImportError with the `pip install`, for one of a known
+        framework; TypeError for options of an Agent; and the errors of the adapter.
+        """
+        if name:
+            options["name"] = name
+        if isinstance(thing, Agent):
+            if options:
+                raise TypeError(f"{thing!r} is an agent already, and takes no {', '.join(sorted(options))}")
+            return thing
+        adapter = adapters.adapter_of(thing)
+        if adapter is None:
+            raise adapters.no_agent(thing)
+        made = adapter.agent_of(thing, **options)
+        if not isinstance(made, Agent):
+            raise TypeError(f"the adapter for {adapters.describe(thing)} made {adapters.describe(made)}")
+        return made
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Calls the decorated function. Raises TypeError for an agent made from an executor."""

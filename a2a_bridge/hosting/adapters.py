@@ -1,0 +1,157 @@
+"""Adapters: agents made of objects of other frameworks, by entry points of the group `a2a_bridge.adapters`.
+
+Rules:
+1. An object is recognised by the modules of its classes. No framework is imported for it: the module of an
+   object is loaded already.
+2. The first adapter that recognises an object makes the agent, in the order of their names.
+3. An adapter that cannot be loaded is logged, and does not disturb the others.
+4. An object of a known framework without an adapter gets an error that names its `pip install`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import sys
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple, Protocol, cast
+
+from a2a_bridge.core.extras import ADAPTERS, MissingExtraError
+
+#: the group of entry points
+GROUP = "a2a_bridge.adapters"
+
+log = logging.getLogger("a2a_bridge.hosting.adapters")
+
+
+class Adapter(Protocol):
+    """Makes agents of the objects of one framework. An entry point names such an object, or a module with
+    these two functions. Its module imports the framework when `agent_of` is called, and not before.
+    """
+
+    def recognises(self, thing: Any, /) -> bool:
+        """True if `agent_of` takes this object. It looks at the modules of the classes: see `comes_from`."""
+        ...
+
+    def agent_of(self, thing: Any, /, **options: Any) -> Any:
+        """An `Agent` for the object.
+
+        options: those of the adapter; all others are the keyword arguments of `Agent`, such as `name` and
+        `card`. Raises TypeError or ValueError for an object or options that cannot be served.
+        """
+        ...
+
+
+class NoAgentError(TypeError):
+    """An object from which no agent can be made. The text says what to give instead."""
+
+
+class MissingAdapterError(MissingExtraError):
+    """The framework of an object is known, and the adapter of that framework is not installed."""
+
+    def __init__(self, thing: Any, framework: Framework) -> None:
+        super().__init__(ADAPTERS, framework.extra, ADAPTERS)
+        self.text = (
+            f"{describe(thing)} is an object of {framework.title}, and the adapter for it is not installed"
+        )
+        self.msg = f"{self.text}: {self.remedy}"
+
+
+class Framework(NamedTuple):
+    """A framework whose adapter is in the distribution of adapters. module: a package, or a module of one.
+
+    shows: a name in the package, for a package whose name others have, too.
+    """
+
+    title: str
+    module: str
+    extra: str
+    shows: str = ""
+
+
+KNOWN = (
+    Framework("LangGraph", "langgraph", "langgraph"),
+    Framework("Pydantic AI", "pydantic_ai", "pydantic-ai"),
+    Framework("Google ADK", "google.adk", "google-adk"),
+    Framework("the OpenAI Agents SDK", "agents", "openai-agents", shows="Runner"),
+    Framework("Strands Agents", "strands", "strands"),
+    Framework("Microsoft Agent Framework", "agent_framework", "agent-framework"),
+    Framework("CrewAI", "crewai", "crewai"),
+)
+
+
+def comes_from(thing: Any, package: str) -> bool:
+    """True if a class of the object, or of its bases, is defined in a package or in one of its modules. A
+    class is looked at itself.
+    """
+    kind = thing if inspect.isclass(thing) else type(thing)
+    below = f"{package}."
+    modules = [str(getattr(base, "__module__", "")) for base in kind.__mro__]
+    return any(module == package or module.startswith(below) for module in modules)
+
+
+def adapter_of(thing: Any) -> Adapter | None:
+    """The adapter that recognises an object; None if none does. An adapter whose `recognises` raises is
+    logged and passed over.
+    """
+    for name, adapter in _adapters().items():
+        try:
+            if adapter.recognises(thing):
+                return adapter
+        except Exception as error:  # noqa: BLE001  code of others, which must not disturb the other adapters
+            log.warning("the adapter %s failed to look at a %s: %r", name, type(thing).__name__, error)
+    return None
+
+
+@cache
+def _adapters() -> dict[str, Adapter]:
+    """The adapters by name."""
+    found: dict[str, Adapter] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda one: one.name):
+        try:
+            loaded = point.load()
+        except Exception:
+            log.exception("the adapter %s cannot be loaded: %s", point.name, point.value)
+            continue
+        if callable(getattr(loaded, "recognises", None)) and callable(getattr(loaded, "agent_of", None)):
+            found[point.name] = cast("Adapter", loaded)
+        else:
+            log.error("the adapter %s has no recognises and agent_of: %s", point.name, point.value)
+    return found
+
+
+def framework_of(thing: Any) -> Framework | None:
+    """The known framework of an object."""
+    for one in KNOWN:
+        if comes_from(thing, one.module) and (
+            not one.shows or hasattr(sys.modules.get(one.module), one.shows)
+        ):
+            return one
+    return None
+
+
+def no_agent(thing: Any) -> NoAgentError | MissingAdapterError:
+    """The error for an object that no adapter recognises."""
+    framework = framework_of(thing)
+    if framework is not None:
+        return MissingAdapterError(thing, framework)
+    return NoAgentError(f"{describe(thing)} is no agent: {_remedy(thing)}")
+
+
+def describe(thing: Any) -> str:
+    """An object in the text of an error: its name if it has one, and its type, but never its value."""
+    kind, name = type(thing).__name__, getattr(thing, "__name__", "")
+    return f"{name} ({kind})" if callable(thing) and name else f"a value of type {kind}"
+
+
+def _remedy(thing: Any) -> str:
+    if inspect.isclass(thing):
+        return "decorate its method with @agent and give that of an object, or give Agent(executor)"
+    if hasattr(thing, "execute"):
+        return "give Agent(executor)"
+    if callable(thing):
+        return "decorate it with @agent"
+    if isinstance(thing, str):
+        return "import it, and give the object; `run_gateway` serves the agent at a URL"
+    return "decorate a function with @agent, and give that"
