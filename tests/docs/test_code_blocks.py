@@ -1,5 +1,6 @@
 """Every Python block of docs/ is a program, and runs as a file as a reader would save it.
 
+A block with the note `needs EXTRA` is run by `make frameworks`, with that extra of the adapters.
 A block whose first line is `# name.py` is saved under that name, and later blocks of the page may import it.
 """
 
@@ -15,11 +16,17 @@ from typing import Any
 import pytest
 
 from a2a_bridge import Agent, connect, serve
-from tests.docs.pages import PAGES, ROOT, blocks, name
+from tests.docs.pages import PAGES, ROOT, Block, blocks, name
 from tests.patience import PATIENCE
 
+
+def programs(page: Path) -> list[Block]:
+    """The programs of a page that need no framework."""
+    return [block for block in blocks(page, "python") if not block.note.startswith("needs ")]
+
+
 #: those of README.md have tests of their own: see test_readme
-WITH_CODE = [page for page in PAGES if blocks(page, "python") and page != ROOT / "README.md"]
+WITH_CODE = [page for page in PAGES if programs(page) and page != ROOT / "README.md"]
 
 #: ports that pages name because people like round numbers
 _PORTS = re.compile(r"(?<=127\.0\.0\.1):(?:8080|50051)\b")
@@ -60,7 +67,7 @@ async def run(path: Path, place: str) -> None:
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=name)
 async def test_the_python_blocks_of_a_page_are_programs(page: Path, tmp_path: Path) -> None:
-    for block in blocks(page, "python"):
+    for block in programs(page):
         source = _PORTS.sub(":0", block.body)
         place = f"{name(page)}:{block.line}"
         module = re.match(r"# (\w+\.py)\n", source)

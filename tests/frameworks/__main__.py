@@ -1,7 +1,10 @@
-"""Runs real agents of frameworks behind the gateway and records them anew: `make frameworks`, ARGS: names.
+"""Runs real agents of frameworks: `make frameworks`, ARGS: names.
 
-Each framework gets an environment of its own below .build/frameworks. Nothing of this is part of `make test`,
-which replays the recordings (test_recorded.py).
+Agents on servers of their own are run behind the gateway and recorded anew; `make test` replays the recordings
+(test_recorded.py). Adapters are run in the newest release of their framework (adapters.py), which writes the table of
+docs/frameworks.md; `make test` has the same checks with stand-ins (tests/adapters).
+
+Each framework gets an environment of its own below .build/frameworks.
 """
 
 from __future__ import annotations
@@ -9,44 +12,19 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import subprocess
 import sys
-import venv
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.architecture.repository import ROOT
 from tests.cli.commands import ANY_PORT, serving
-from tests.frameworks.programs import ANSWER, FRAMEWORKS, HERE, RECORDED, Framework
+from tests.frameworks.adapters import check, write_table
+from tests.frameworks.environments import environment
+from tests.frameworks.programs import ADAPTED, ANSWER, FRAMEWORKS, HERE, RECORDED, Framework
 from tests.frameworks.recording import recording
 from tests.frameworks.talking import through_a_gateway
 from tests.patience import PATIENCE
-
-FOLDER = ROOT / ".build" / "frameworks"
-
-
-def environment(framework: Framework) -> Path:
-    """Makes the environment of a framework, or finds it as it should be; returns its Python."""
-    folder = FOLDER / framework.name
-    python, stamp = folder / "bin" / "python", folder / "packages.txt"
-    wanted = "\n".join(framework.packages)
-    if not stamp.exists() or stamp.read_text("utf-8") != wanted:
-        print(f"installing {' '.join(framework.packages)}", flush=True)
-        venv.create(folder, clear=True, with_pip=True)
-        command = [
-            str(python),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            *framework.packages,
-        ]
-        subprocess.run(command, check=True)
-        stamp.write_text(wanted, "utf-8")
-    return python
 
 
 @asynccontextmanager
@@ -55,7 +33,7 @@ async def running(framework: Framework) -> AsyncIterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = await asyncio.create_subprocess_exec(
-        str(environment(framework)),
+        str(environment(framework.name, framework.packages)),
         str(HERE / "agents" / framework.program),
         str(port),
         stdout=asyncio.subprocess.DEVNULL,
@@ -100,7 +78,7 @@ async def record(framework: Framework) -> dict[str, list[str]]:
 async def adk_client() -> list[str]:
     """An ADK agent that asks ours, and asks for a card without gRPC, because it rejects any other."""
     [adk] = [one for one in FRAMEWORKS if one.name == "google-adk-2"]
-    python = environment(adk)
+    python = environment(adk.name, adk.packages)
     echo = str(ROOT / "examples" / "echo_agent.py")
     async with serving("serve", echo, *ANY_PORT) as served:
         process = await asyncio.create_subprocess_exec(
@@ -117,8 +95,15 @@ async def adk_client() -> list[str]:
 
 def main() -> int:
     """0 only if every cell of every framework gives the answer."""
-    wanted = set(sys.argv[1:]) or {one.name for one in FRAMEWORKS}
+    wanted = set(sys.argv[1:]) or {one.name for one in (*FRAMEWORKS, *ADAPTED)}
     wrong = 0
+    for adapted in ADAPTED:
+        if adapted.name in wanted:
+            result = asyncio.run(check(adapted))
+            write_table(adapted, result)
+            for name, fault in result.faults.items():
+                print(f"{adapted.title:20} {name:34} {fault[:400] or 'ok'}", flush=True)
+                wrong += bool(fault)
     for framework in FRAMEWORKS:
         if framework.name not in wanted:
             continue

@@ -1,4 +1,7 @@
-"""The frameworks that are run: packages, versions, programs. Data; runs nothing."""
+"""The frameworks that are run: packages, versions, programs. Data; runs nothing.
+
+FRAMEWORKS are agents on servers of their own, behind the gateway. ADAPTED are agents on our server, by adapters.
+"""
 
 from __future__ import annotations
 
@@ -79,3 +82,21 @@ FRAMEWORKS = (
         note="its card names the address of streams, which takes nothing else; its answer is a message",
     ),
 )
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """One framework with an adapter, always in its newest release."""
+
+    #: of the extra, and of the page docs/frameworks-NAME.md
+    name: str
+    title: str
+    #: its own package, whose version is told
+    package: str
+    #: its agent below adapted/, as `serve` takes it
+    target: str
+    #: further packages of the program
+    packages: tuple[str, ...] = ()
+
+
+ADAPTED = (Adapted("langgraph", "LangGraph", "langgraph", "langgraph_graph.py:graph", ("langchain",)),)

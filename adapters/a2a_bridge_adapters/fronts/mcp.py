@@ -84,7 +84,8 @@ class Call:
             raise ArgumentError(f"{unknown[0]}: there is no such argument; {', '.join(_ARGUMENTS)} are known")
         texts = {name: given.get(name, "") for name in ("message", "task", "conversation")}
         for name, value in texts.items():
-            check_text(name, value)
+            if not isinstance(value, str):
+                raise ArgumentError(f"{name}: is text, not {type(value).__name__}")
         data = given.get("data")
         if data is not None and not isinstance(data, dict):
             raise ArgumentError(f"data: is a JSON object, not {type(data).__name__}")
@@ -103,16 +104,6 @@ class Call:
             except DecodeError as error:
                 raise ArgumentError(f"data: {error}") from None
         return found
-
-
-def check_text(name: str, value: Any) -> None:
-    """Raises ArgumentError for anything but text that can be sent."""
-    if not isinstance(value, str):
-        raise ArgumentError(f"{name}: is text, not {type(value).__name__}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ArgumentError(f"{name}: has half of a surrogate pair") from None
 
 
 def tools_of(card: hub.AgentCard) -> list[types.Tool]:
@@ -271,8 +262,11 @@ class McpFront:
             steps = 0
             late = asyncio.get_running_loop().time() + self._patience
             while True:
+                # A task that has no name yet cannot be asked for later.
+                limit = late if turn.task_id else None
                 try:
-                    update = await turn.next_until(late)
+                    async with asyncio.timeout_at(limit):
+                        update = await turn.next()
                 except TimeoutError:
                     turn.leave(cancels=False)
                     return _working(turn.task_id, turn.answer)
@@ -313,10 +307,9 @@ class McpFront:
         call: CallContext,
     ) -> types.CallToolResult:
         given = params.arguments or {}
-        task_id: Any = given.get("task")
-        if not task_id:
-            raise ArgumentError("task: is missing")
-        check_text("task", task_id)
+        task_id = given.get("task")
+        if not isinstance(task_id, str) or not task_id:
+            raise ArgumentError("task: is the id of a task, as text")
         late = asyncio.get_running_loop().time() + self._patience
         steps = 0
         while True:
@@ -380,7 +373,4 @@ def _reply_of(responses: Mapping[str, Any] | None) -> str | None:
     if not isinstance(found, types.ElicitResult) or found.action != "accept":
         return None
     value = (found.content or {}).get(_ANSWER)
-    if value is None:
-        return None
-    check_text(_ANSWER, str(value))
-    return str(value)
+    return None if value is None else str(value)

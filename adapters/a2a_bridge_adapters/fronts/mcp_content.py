@@ -11,7 +11,8 @@ from urllib.parse import quote, unquote, urlsplit
 from mcp import types
 
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_adapters.fronts.turn import Answer, json_of
+from a2a_bridge_adapters.content import json_of
+from a2a_bridge_adapters.fronts.turn import Answer
 
 #: members of `_meta`
 TASK_META, STATE_META = "a2a-bridge/task", "a2a-bridge/state"

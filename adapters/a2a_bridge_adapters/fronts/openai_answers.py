@@ -16,8 +16,9 @@ from uuid import uuid4
 from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_adapters.content import json_of
 from a2a_bridge_adapters.fronts.openai_requests import RequestError
-from a2a_bridge_adapters.fronts.turn import Answer, json_of
+from a2a_bridge_adapters.fronts.turn import Answer
 
 #: the `type` of errors by HTTP status
 _KINDS = {

@@ -189,11 +189,7 @@ def _split(
             raise RequestError(f"{path}.role: {role!r} is not known", f"{path}.role")
         content = one.get("content")
         if role == "user":
-            try:
-                newest = tuple(_parts(content, f"{path}.content"))
-            except UnicodeEncodeError:
-                text = f"{path}.content: has half of a surrogate pair"
-                raise RequestError(text, f"{path}.content") from None
+            newest = tuple(_parts(content, f"{path}.content"))
             said = "".join(_mark(part) for part in newest)
         else:
             said = _plain(content, f"{path}.content")

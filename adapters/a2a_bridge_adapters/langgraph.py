@@ -1,0 +1,348 @@
+"""LangGraph: an executor that runs a compiled graph. Importing it imports LangGraph.
+
+Rules:
+1. The graph of the user is never changed. A graph without a checkpointer is copied, with one in memory.
+2. A conversation is a thread of the graph. Its name is the digest of the conversation's key.
+3. A new turn answers the tool calls that an earlier turn left open: models reject a history with open calls.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from a2a_bridge.codec import DecodeError
+from a2a_bridge.core.errors import invalid_params
+from a2a_bridge.core.messages import text_of
+from a2a_bridge.hosting.executor import Event, Run
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_adapters.content import (
+    Answer,
+    data_text,
+    file_part,
+    json_of,
+    jsonable,
+    media_type_of,
+    url_part,
+)
+from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversations
+from a2a_bridge_adapters.executor import ConversationExecutor
+from a2a_bridge_adapters.questions import ABANDONED, Approval, OpenCall, ask
+
+log = logging.getLogger("a2a_bridge.adapters.langgraph")
+
+#: the channel of chat messages
+_MESSAGES = "messages"
+#: the channel of the structured output of `create_agent`
+_STRUCTURED = "structured_response"
+_MODES = ["messages", "custom", "updates"]
+#: kinds of content blocks with a file
+_FILES = ("image", "audio", "video", "file")
+
+Content = dict[str, Any]
+
+
+class GraphExecutor(ConversationExecutor[None]):
+    """Runs a compiled graph.
+
+    input: makes the input of the graph from a run. Without it, a graph with a channel `messages` gets a
+    HumanMessage; any other graph gets the data parts as its input, and a text as its only member.
+    output: makes the content of an artifact from the final state, beside the messages. context: makes the
+    context of the graph from a run. nodes: the nodes whose messages are the answer; empty for all. subgraphs:
+    True to stream the messages of subgraphs too. conversations: the threads that are kept by a graph without
+    a checkpointer. Raises TypeError for a graph that is not compiled, or stops at breakpoints.
+    """
+
+    def __init__(
+        self,
+        graph: Any,
+        *,
+        input: Callable[[Run], Any] | None = None,  # noqa: A002  the name of the parameter of LangGraph
+        output: Callable[[Mapping[str, Any]], Any] | None = None,
+        context: Callable[[Run], Any] | None = None,
+        nodes: Sequence[str] = (),
+        subgraphs: bool = False,
+        conversations: int = MOST,
+    ) -> None:
+        if not hasattr(graph, "aget_state") or not hasattr(graph, "builder"):
+            raise TypeError(
+                f"a {type(graph).__name__} is no compiled StateGraph: give the result of its `compile()`"
+            )
+        if graph.interrupt_before_nodes or graph.interrupt_after_nodes:
+            raise TypeError(
+                "the graph stops at breakpoints, which no caller can answer: call `interrupt()` in its nodes"
+            )
+        saver = None
+        if not graph.checkpointer:
+            saver = InMemorySaver()
+            graph = graph.copy({"checkpointer": saver})
+        super().__init__(Conversations(conversations, _forgetter(saver)))
+        self._kept = saver is not None
+        self._graph = graph
+        self._input, self._output, self._context = input, output, context
+        self._nodes, self._subgraphs = frozenset(nodes), subgraphs
+        self._members = tuple(graph.builder.schemas[graph.builder.input_schema])
+
+    def read(self, run: Run) -> Any:
+        if self._input is not None:
+            return self._input(run)
+        if _MESSAGES in self._members:
+            return {_MESSAGES: [HumanMessage(content_of(run.parts))]}
+        given: dict[str, Any] = {}
+        for part in run.parts:
+            if part.HasField("data"):
+                told = json_of(part)
+                if not isinstance(told, dict):
+                    raise invalid_params("message.parts", "data must be an object")
+                given |= told
+        if not given and len(self._members) == 1 and run.text:
+            return {self._members[0]: run.text}
+        if not given or given.keys() - set(self._members):
+            raise invalid_params(
+                "message.parts", f"one must have data with the members {', '.join(self._members)}"
+            )
+        return given
+
+    async def open_calls(self, key: ConversationKey, run: Run) -> Sequence[OpenCall]:
+        found = await self._graph.aget_state(self._config(key, run))
+        return [call for one in found.interrupts for call in calls_of(one)]
+
+    async def begin(self, key: ConversationKey, run: Run, given: Any) -> AsyncGenerator[Event, None]:
+        config = self._config(key, run)
+        if self._kept:
+            self.conversations.keep(key, None)
+        if isinstance(given, dict) and isinstance(messages := given.get(_MESSAGES), list):
+            before = await self._graph.aget_state(config)
+            given = {**given, _MESSAGES: [*denials(before.values.get(_MESSAGES, ())), *messages]}
+        async with aclosing(self._work(run, config, given)) as events:
+            async for event in events:
+                yield event
+
+    async def go_on(
+        self, key: ConversationKey, run: Run, given: Mapping[str, Any]
+    ) -> AsyncGenerator[Event, None]:
+        config = self._config(key, run)
+        if self._kept:
+            self.conversations.keep(key, None)
+        found = await self._graph.aget_state(config)
+        # By id: several interrupts at once have several answers.
+        resume = {one.id: resumed(one, given) for one in found.interrupts}
+        async with aclosing(self._work(run, config, Command(resume=resume))) as events:
+            async for event in events:
+                yield event
+
+    def _config(self, key: ConversationKey, run: Run) -> dict[str, Any]:
+        """The configuration of a run; nodes find the caller in `configurable`."""
+        return {
+            "configurable": {
+                "thread_id": key.digest,
+                "a2a_user": key.principal,
+                "a2a_tenant": key.tenant,
+                "a2a_context_id": run.context_id,
+                "a2a_task_id": run.task_id,
+            }
+        }
+
+    async def _work(self, run: Run, config: dict[str, Any], given: Any) -> AsyncGenerator[Event, None]:
+        """The events of the graph until it ends or asks."""
+        answer, spoken = Answer(run), _Spoken(self._nodes)
+        extra = {} if self._context is None else {"context": self._context(run)}
+        stream = self._graph.astream(given, config, stream_mode=_MODES, subgraphs=self._subgraphs, **extra)
+        structured: Any = None
+        async with aclosing(stream) as items:
+            async for item in items:
+                mode, value = item[-2:]
+                if mode == "messages":
+                    message, about = value
+                    for text in spoken.texts(message, about):
+                        yield answer.text(spoken.name(message, about), text)
+                    for part in files_of(message, about, self._nodes):
+                        yield answer.part(part)
+                elif mode == "custom":
+                    for event in _custom(run, answer, value):
+                        yield event
+                elif isinstance(value, dict):
+                    for update in value.values():
+                        if isinstance(update, dict) and update.get(_STRUCTURED) is not None:
+                            structured = update[_STRUCTURED]
+        end = await self._graph.aget_state(config)
+        if end.interrupts:
+            yield ask(run, [call for one in end.interrupts for call in calls_of(one)])
+            return
+        if structured is not None:
+            yield answer.part(structured)
+        if self._output is not None:
+            yield run.artifact(self._output(end.values), name="result")
+        elif _MESSAGES not in self._graph.channels:
+            names = self._graph.output_channels
+            names = [names] if isinstance(names, str) else names
+            yield answer.part({name: end.values[name] for name in names if name in end.values})
+        yield run.status(hub.TASK_STATE_COMPLETED)
+
+
+def _forgetter(saver: Any) -> Callable[[ConversationKey], None] | None:
+    return None if saver is None else lambda key: saver.delete_thread(key.digest)
+
+
+class _Spoken:
+    """The messages of a run so far: a node that streams a message often returns it again, with another id."""
+
+    def __init__(self, nodes: frozenset[str]) -> None:
+        self._nodes = nodes
+        self._streamed: dict[str, str] = {}
+
+    def texts(self, message: Any, about: Mapping[str, Any]) -> Iterator[str]:
+        """The new text of a message of a model."""
+        if not isinstance(message, AIMessage) or not _wanted(about, self._nodes):
+            return
+        text, place = str(message.text), str(about.get("langgraph_checkpoint_ns", ""))
+        if isinstance(message, AIMessageChunk):
+            self._streamed[place] = self._streamed.get(place, "") + text
+        elif self._streamed.pop(place, None) == text:
+            return
+        if text:
+            yield text
+
+    def name(self, message: Any, about: Mapping[str, Any]) -> str:
+        """The name of a message: its id, or its step of the graph."""
+        return str(message.id or about.get("langgraph_checkpoint_ns", ""))
+
+
+def _wanted(about: Mapping[str, Any], nodes: frozenset[str]) -> bool:
+    return not nodes or about.get("langgraph_node") in nodes
+
+
+def content_of(parts: Sequence[hub.Part]) -> str | list[Content]:
+    """The content of a message of the user: a text, or blocks if there is anything else."""
+    if all(part.HasField("text") for part in parts):
+        return text_of(parts)
+    return [_block(part) for part in parts]
+
+
+def _block(part: hub.Part) -> Content:
+    match part.WhichOneof("content"):
+        case "text":
+            return {"type": "text", "text": part.text}
+        case "data":
+            return {"type": "text", "text": data_text(part)}
+    media_type = media_type_of(part)
+    kind = media_type.partition("/")[0]
+    made: Content = {"type": kind if kind in _FILES else "file", "mime_type": media_type}
+    if part.HasField("url"):
+        made["url"] = part.url
+    else:
+        made["base64"] = base64.b64encode(part.raw).decode()
+    if part.filename:
+        made["extras"] = {"filename": part.filename}
+    return made
+
+
+def files_of(message: Any, about: Mapping[str, Any], nodes: frozenset[str]) -> Iterator[hub.Part]:
+    """The files in a message of a model."""
+    if not isinstance(message, AIMessage) or isinstance(message.content, str) or not _wanted(about, nodes):
+        return
+    for block in message.content:
+        if isinstance(block, dict) and block.get("type") in _FILES:
+            media_type = str(block.get("mime_type", ""))
+            if isinstance(encoded := block.get("base64"), str):
+                yield file_part(base64.b64decode(encoded), media_type)
+            elif isinstance(url := block.get("url"), str):
+                yield url_part(url, media_type)
+
+
+def _custom(run: Run, answer: Answer, value: Any) -> Iterator[Event]:
+    """The events for a value of `get_stream_writer`: a Part is an artifact, all else a status."""
+    if isinstance(value, hub.Part):
+        yield answer.part(value)
+        return
+    try:
+        yield run.status(hub.TASK_STATE_WORKING, value if isinstance(value, str) else jsonable(value))
+    except (DecodeError, ValueError):
+        log.warning("a custom value of type %s is no JSON, and is dropped", type(value).__name__)
+
+
+def calls_of(interrupt: Any) -> list[OpenCall]:
+    """The calls of an interrupt: the tools of a request of HumanInTheLoopMiddleware, or one question."""
+    value = interrupt.value
+    if not _is_review(value):
+        return [OpenCall(interrupt.id, jsonable(value))]
+    requests = value["action_requests"]
+    return [
+        OpenCall(
+            _call_id(interrupt, place, requests),
+            jsonable(one["args"]),
+            one["name"],
+            approval="approve" in _decisions(value, one["name"]),
+        )
+        for place, one in enumerate(requests)
+    ]
+
+
+def resumed(interrupt: Any, given: Mapping[str, Any]) -> Any:
+    """The value that an interrupt returns."""
+    value = interrupt.value
+    if not _is_review(value):
+        return given[interrupt.id]
+    requests = value["action_requests"]
+    return {
+        "decisions": [
+            _decision(one, given[_call_id(interrupt, place, requests)]) for place, one in enumerate(requests)
+        ]
+    }
+
+
+def _is_review(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("action_requests"), list)
+
+
+def _decisions(review: Mapping[str, Any], name: str) -> Sequence[str]:
+    """The decisions that a review allows for a tool."""
+    for one in review.get("review_configs", ()):
+        if one.get("action_name") == name:
+            return tuple(one["allowed_decisions"])
+    return ("approve", "reject")
+
+
+def _call_id(interrupt: Any, place: int, requests: Sequence[Any]) -> str:
+    return str(interrupt.id) if len(requests) == 1 else f"{interrupt.id}:{place + 1}"
+
+
+def _decision(request: Mapping[str, Any], given: Any) -> dict[str, Any]:
+    match given:
+        case Approval(approved=True, arguments=None):
+            return {"type": "approve"}
+        case Approval(approved=True, arguments=arguments):
+            return {"type": "edit", "edited_action": {"name": request["name"], "args": arguments}}
+        case Approval(reason=reason):
+            return {"type": "reject", "message": reason} if reason else {"type": "reject"}
+    return {"type": "respond", "message": given if isinstance(given, str) else str(given)}
+
+
+def denials(messages: Sequence[Any]) -> list[Any]:
+    """Results for the tool calls at the end of a history that have none."""
+    done = set()
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage):
+            done.add(message.tool_call_id)
+        elif isinstance(message, AIMessage):
+            return [
+                ToolMessage(ABANDONED, tool_call_id=call["id"], name=call["name"], status="error")
+                for call in message.tool_calls
+                if call["id"] not in done
+            ]
+    return []
+
+
+def members_of(graph: Any) -> dict[str, Any]:
+    """The members of a card that a graph has."""
+    return {"name": graph.get_name()}
+
+
+EXECUTOR = GraphExecutor

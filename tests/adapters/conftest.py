@@ -1,0 +1,33 @@
+"""Stand-ins for frameworks (fakes/): none of them is in the lock. `make frameworks` has the real ones."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+FAKES = Path(__file__).parent / "fakes"
+#: the packages of the stand-ins, and the modules that import them
+NAMES = (
+    "langchain_core",
+    "langgraph",
+    "pydantic_ai",
+    "a2a_bridge_adapters.langgraph",
+    "a2a_bridge_adapters.pydantic_ai",
+)
+
+
+def _loaded() -> list[str]:
+    return [one for one in sys.modules if any(one == name or one.startswith(f"{name}.") for name in NAMES)]
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The stand-ins as packages."""
+    assert _loaded() == []
+    monkeypatch.syspath_prepend(FAKES)
+    yield
+    for name in _loaded():
+        del sys.modules[name]

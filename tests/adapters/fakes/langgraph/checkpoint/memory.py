@@ -1,0 +1,13 @@
+"""A stand-in for the checkpointer in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class InMemorySaver:
+    def __init__(self) -> None:
+        self.threads: dict[str, Any] = {}
+
+    def delete_thread(self, thread_id: str) -> None:
+        self.threads.pop(thread_id, None)

@@ -1,0 +1,178 @@
+"""A stand-in for a compiled graph: an agent with tools, whose model does what the newest message says.
+
+It has the interface of langgraph 1.2 that the adapter uses, and its rules: a thread of the checkpointer keeps the
+messages, new input drops open interrupts, and `Command(resume=…)` answers them by id. `make frameworks` runs the
+same checks with the real package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage, new_id
+
+from a2a_bridge.ext import hub
+from langgraph.types import Command, Interrupt, StateSnapshot
+
+
+@dataclass
+class _Thread:
+    messages: list[Any] = field(default_factory=list)
+    interrupts: list[Interrupt] = field(default_factory=list)
+
+
+class State: ...
+
+
+class Pregel:
+    interrupt_before_nodes: tuple[str, ...] = ()
+    interrupt_after_nodes: tuple[str, ...] = ()
+    output_channels = ("messages",)
+
+    def __init__(self, checkpointer: Any = None) -> None:
+        self.checkpointer = checkpointer
+        self.channels = {"messages": None, "__start__": None}
+        self.builder = SimpleNamespace(schemas={State: {"messages": None}}, input_schema=State)
+
+    def get_name(self) -> str:
+        return "LangGraph"
+
+    def copy(self, update: dict[str, Any]) -> Pregel:
+        return type(self)(**{"checkpointer": self.checkpointer, **update})
+
+    def _thread(self, config: dict[str, Any]) -> _Thread:
+        found = self.checkpointer.threads.setdefault(config["configurable"]["thread_id"], _Thread())
+        assert isinstance(found, _Thread)
+        return found
+
+    async def aget_state(self, config: dict[str, Any]) -> StateSnapshot:
+        thread = self._thread(config)
+        return StateSnapshot({"messages": list(thread.messages)}, tuple(thread.interrupts))
+
+    async def astream(
+        self, given: Any, config: dict[str, Any], *, stream_mode: list[str], subgraphs: bool = False
+    ) -> AsyncIterator[Any]:
+        thread = self._thread(config)
+        if isinstance(given, Command):
+            for one in _results(thread, given.resume):
+                thread.messages.append(one)
+        else:
+            thread.messages += given["messages"]
+        thread.interrupts = []
+        step = 0
+        while True:
+            step += 1
+            about = {"langgraph_node": "model", "langgraph_checkpoint_ns": f"model:{step}"}
+            _check(thread.messages)
+            name, whole = new_id(), AIMessage("")
+            async for chunk in _said(thread.messages):
+                chunk.id = whole.id = name
+                whole.content += chunk.content
+                whole.tool_calls += chunk.tool_calls
+                yield ("messages", (chunk, about))
+            thread.messages.append(whole)
+            yield ("updates", {"model": {"messages": [whole]}})
+            if not whole.tool_calls:
+                return
+            if whole.tool_calls[0]["name"] == "report":
+                yield ("custom", "writing")
+                yield ("custom", hub.Part(raw=b"a,b\n", media_type="text/csv", filename="table.csv"))
+                thread.messages.append(ToolMessage("written", tool_call_id=whole.tool_calls[0]["id"]))
+                continue
+            thread.interrupts = [Interrupt(_value(whole.tool_calls), uuid.uuid4().hex)]
+            yield ("updates", {"__interrupt__": tuple(thread.interrupts)})
+            return
+
+
+def _value(calls: list[dict[str, Any]]) -> Any:
+    if calls[0]["name"] == "question":
+        return "which colour?"
+    return {
+        "action_requests": [{"name": one["name"], "args": one["args"]} for one in calls],
+        "review_configs": [{"action_name": "delete", "allowed_decisions": ["approve", "edit", "reject"]}],
+    }
+
+
+def _results(thread: _Thread, resume: dict[str, Any]) -> list[ToolMessage]:
+    (interrupt,) = thread.interrupts
+    answer, calls = resume[interrupt.id], thread.messages[-1].tool_calls
+    if isinstance(interrupt.value, str):
+        return [ToolMessage(f"got {answer}", tool_call_id=calls[0]["id"])]
+    made = []
+    for call, decision in zip(calls, answer["decisions"], strict=True):
+        match decision:
+            case {"type": "approve"}:
+                text = f"deleted {call['args']['path']}"
+            case {"type": "edit", "edited_action": action}:
+                text = f"deleted {action['args']['path']}"
+            case {"type": "reject"}:
+                text = decision.get("message", "rejected")
+            case _:
+                raise ValueError(decision)
+        made.append(ToolMessage(text, tool_call_id=call["id"]))
+    return made
+
+
+def _check(messages: list[Any]) -> None:
+    """Models reject a history with an open call."""
+    open_calls: set[str] = set()
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            open_calls.discard(message.tool_call_id)
+            continue
+        if open_calls:
+            raise ValueError(f"no result for {open_calls}")
+        open_calls = {one["id"] for one in getattr(message, "tool_calls", ())}
+
+
+def _calls(*named: tuple[str, dict[str, Any]]) -> AIMessageChunk:
+    return AIMessageChunk(
+        "", tool_calls=[{"name": name, "args": args, "id": uuid.uuid4().hex} for name, args in named]
+    )
+
+
+async def _said(messages: list[Any]) -> AsyncIterator[AIMessageChunk]:
+    last = messages[-1]
+    if isinstance(last, ToolMessage):
+        done: list[str] = []
+        for message in reversed(messages):
+            if not isinstance(message, ToolMessage):
+                break
+            done.insert(0, message.content)
+        yield AIMessageChunk("done: " + ", ".join(done))
+        return
+    if not isinstance(last.content, str):
+        for block in last.content:
+            told = (
+                f"data {block['text']}"
+                if block["type"] == "text"
+                else f"{block['type']} {block['mime_type']}"
+            )
+            yield AIMessageChunk(told)
+        return
+    match last.content:
+        case "chunks":
+            for word in ("one ", "two ", "three"):
+                yield AIMessageChunk(word)
+        case "recall":
+            yield AIMessageChunk(",".join(one.content for one in messages if isinstance(one, HumanMessage)))
+        case "slow":
+            yield AIMessageChunk("begun")
+            await asyncio.Event().wait()
+        case "crash":
+            raise RuntimeError("a secret of the framework")
+        case "approve":
+            yield _calls(("delete", {"path": "x"}))
+        case "both":
+            yield _calls(("delete", {"path": "x"}), ("delete", {"path": "y"}))
+        case "question":
+            yield _calls(("question", {}))
+        case "file":
+            yield _calls(("report", {}))
+        case text:
+            yield AIMessageChunk(f"heard {text}")

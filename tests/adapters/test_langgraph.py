@@ -1,0 +1,172 @@
+"""The adapter of LangGraph over a stand-in of its interface (fakes/langgraph). Real graphs: `make frameworks`."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_bridge import A2AError, Agent, connect
+from a2a_bridge.ext import hub
+from a2a_bridge.testing.each import each
+from tests.adapters.checked import faults
+
+pytestmark = pytest.mark.usefixtures("fakes")
+
+
+def graph(**changes: Any) -> Any:
+    from langgraph.pregel.main import Pregel
+
+    made = Pregel()
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+async def test_every_check(tmp_path: Path) -> None:
+    assert await faults(graph(), tmp_path) == {}
+
+
+async def test_the_graph_of_the_user_is_unchanged_and_its_checkpointer_is_used() -> None:
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    without, saver = graph(), InMemorySaver()
+    for one in (without, graph(checkpointer=saver)):
+        async with connect(Agent.of(one)) as peer:
+            await peer.send("hello")
+    assert without.checkpointer is None
+    assert len(saver.threads) == 1
+
+
+async def test_threads_of_a_graph_without_a_checkpointer_are_forgotten_above_the_limit() -> None:
+    agent = Agent.of(graph(), conversations=2)
+    async with connect(agent) as peer:
+        tasks = [(await peer.send("hello")).task for _ in range(3)]
+        said = [(await peer.send("recall", context_id=one.context_id)).text for one in tasks[::-1] if one]
+    assert said == ["hello,recall", "hello,recall", "recall"]
+    assert len(agent.executor.conversations) == 2  # type: ignore[attr-defined]
+
+
+@each(
+    ("changes", "options", "text"),
+    [
+        ({"interrupt_before_nodes": ("tools",)}, {}, "breakpoints"),
+        ({}, {"conversations": 0}, "too few"),
+        ({}, {"colour": 1}, "colour"),
+    ],
+)
+def test_a_graph_that_cannot_be_served(changes: Any, options: Any, text: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=text):
+        Agent.of(graph(**changes), **options)
+
+
+def test_a_graph_that_is_not_compiled_is_named() -> None:
+    thing = type("StateGraph", (), {"__module__": "langgraph.graph.state"})()
+    with pytest.raises(TypeError, match=r"StateGraph is no compiled StateGraph: .*compile\(\)"):
+        Agent.of(thing)
+
+
+async def test_a_graph_without_messages_takes_data_and_gives_data() -> None:
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.types import StateSnapshot
+
+    class Words: ...
+
+    async def astream(given: Any, config: Any, **named: Any) -> Any:
+        made._thread(config).messages = given
+        yield ("updates", {"measure": {"length": 3}})
+
+    async def aget_state(config: Any) -> Any:
+        given = made._thread(config).messages or {}
+        return StateSnapshot({**given, "length": len(given.get("words", "")), "hidden": 1})
+
+    made = graph(channels={"words": 0, "length": 0}, output_channels=("words", "length"))
+    made.builder.schemas, made.builder.input_schema = {Words: {"words": None}}, Words
+    made.checkpointer = InMemorySaver()
+    made.astream, made.aget_state = astream, aget_state
+    async with connect(Agent.of(made)) as peer:
+        for content in ({"words": "abc"}, "abc"):
+            task = (await peer.send(content)).task
+            assert task is not None
+            (part,) = task.artifacts[0].parts
+            found = dict(part.data.struct_value.fields)
+            assert (found["words"].string_value, found["length"].number_value) == ("abc", 3)
+            assert len(found) == 2
+        for wrong in ({"other": 1}, [1]):
+            with pytest.raises(A2AError) as caught:
+                await peer.send(wrong)
+            assert caught.value.name == "INVALID_PARAMS"
+            assert caught.value.message.startswith("message.parts: ")
+
+
+async def test_options_of_a_graph() -> None:
+    from langchain_core.messages import HumanMessage
+
+    agent = Agent.of(
+        graph(),
+        name="desk",
+        input=lambda run: {"messages": [HumanMessage(f"<{run.text}>")]},
+        output=lambda state: {"turns": len(state["messages"])},
+        nodes=("model",),
+    )
+    assert agent.card.name == "desk"
+    async with connect(agent) as peer:
+        task = (await peer.send("hi")).task
+        assert task is not None
+        assert [part.text for part in task.artifacts[0].parts] == ["heard <hi>"]
+        assert task.artifacts[1].parts[0].data.struct_value.fields["turns"].number_value == 2
+    async with connect(Agent.of(graph(), nodes=("another",))) as peer:
+        assert (await peer.send("hi")).text == ""
+
+
+async def test_a_message_that_a_node_returns_again_is_told_once() -> None:
+    from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+
+    async def astream(given: Any, config: Any, **named: Any) -> Any:
+        about = {"langgraph_node": "model", "langgraph_checkpoint_ns": "model:1"}
+        for word in ("a", "b"):
+            yield ("messages", (AIMessageChunk(word, id="1"), about))
+        yield ("messages", (AIMessage("ab", id="2"), about))
+        yield ("messages", (AIMessage("c", id="3"), about))
+        yield ("messages", (HumanMessage("d", id="4"), about))
+        yield ("custom", object())
+        yield ("updates", {"model": {"structured_response": {"city": "Oslo"}}})
+
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    made = graph(checkpointer=InMemorySaver(), astream=astream)
+    async with connect(Agent.of(made)) as peer:
+        task = (await peer.send("hi")).task
+    assert task is not None
+    assert ["".join(part.text for part in one.parts) for one in task.artifacts] == ["ab", "c", ""]
+    assert task.artifacts[2].parts[0].data.struct_value.fields["city"].string_value == "Oslo"
+
+
+@pytest.mark.process
+def test_recognition_imports_no_framework() -> None:
+    program = (
+        "import sys, a2a_bridge_adapters.frameworks as f; f.LANGGRAPH.recognises(1);"
+        "print([one for one in ('langgraph', 'langchain_core', 'pydantic_ai') if one in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "[]\n"
+
+
+async def test_a_turn_that_is_cancelled_while_it_waits_leaves_the_conversation_free() -> None:
+    async with connect(Agent.of(graph())) as peer:
+        first = (await peer.send("hello")).task
+        assert first is not None
+        slow = (await peer.send("slow", context_id=first.context_id, return_immediately=True)).task
+        waiting = (await peer.send("hello", context_id=first.context_id, return_immediately=True)).task
+        assert slow is not None
+        assert waiting is not None
+        for one in (waiting, slow):
+            await peer.cancel_task(hub.CancelTaskRequest(id=one.id))
+        async with asyncio.timeout(10):
+            assert (await peer.send("recall", context_id=first.context_id)).text == "hello,slow,recall"

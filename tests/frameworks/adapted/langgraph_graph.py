@@ -1,0 +1,142 @@
+"""Graphs of LangGraph with an offline model, for `a2a-bridge serve langgraph_graph.py:graph`."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, TypedDict
+
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.tools import tool
+from langgraph.config import get_stream_writer
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
+
+from a2a_bridge.ext import hub
+
+
+@tool
+def delete(path: str) -> str:
+    """Deletes a file."""
+    return f"deleted {path}"
+
+
+@tool
+def question() -> str:
+    """Asks the user."""
+    return f"got {interrupt('which colour?')}"
+
+
+@tool
+def report() -> str:
+    """Makes a file."""
+    get_stream_writer()("writing")
+    get_stream_writer()(hub.Part(raw=b"a,b\n", media_type="text/csv", filename="table.csv"))
+    return "written"
+
+
+def calls(*named: tuple[str, dict[str, Any]]) -> AIMessageChunk:
+    return AIMessageChunk(
+        "",
+        tool_calls=[
+            {"name": name, "args": arguments, "id": f"call-{place}"}
+            for place, (name, arguments) in enumerate(named)
+        ],
+    )
+
+
+class Scripted(BaseChatModel):
+    """Does what the newest message says."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *arguments: Any, **named: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("not streamed"))])
+
+    async def _astream(
+        self, messages: list[BaseMessage], *arguments: Any, **named: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        open_calls: set[str] = set()
+        for message in messages:
+            # As real models do.
+            if isinstance(message, AIMessage):
+                assert not open_calls, f"no result for {open_calls}"
+                open_calls = {str(one["id"]) for one in message.tool_calls}
+            elif isinstance(message, ToolMessage):
+                open_calls.discard(message.tool_call_id)
+            else:
+                assert not open_calls, f"no result for {open_calls}"
+        async for said in self._said(messages):
+            yield ChatGenerationChunk(message=AIMessageChunk(said) if isinstance(said, str) else said)
+
+    async def _said(self, messages: list[BaseMessage]) -> AsyncIterator[str | AIMessageChunk]:
+        last = messages[-1]
+        if isinstance(last, ToolMessage):
+            done = []
+            for message in reversed(messages):
+                if not isinstance(message, ToolMessage):
+                    break
+                done.append(str(message.content))
+            yield "done: " + ", ".join(reversed(done))
+            return
+        if not isinstance(last.content, str):
+            for block in last.content:
+                if block["type"] != "text":
+                    yield f"{block['type']} {block['mime_type']}"
+                elif block["text"].startswith("{"):
+                    yield f"data {block['text']}"
+            return
+        match last.content:
+            case "chunks":
+                for word in ("one ", "two ", "three"):
+                    yield word
+            case "recall":
+                yield ",".join(str(one.content) for one in messages if one.type == "human")
+            case "slow":
+                yield "begun"
+                await asyncio.Event().wait()
+            case "crash":
+                raise RuntimeError("a secret of the framework")
+            case "approve":
+                yield calls(("delete", {"path": "x"}))
+            case "both":
+                yield calls(("delete", {"path": "x"}), ("delete", {"path": "y"}))
+            case "question":
+                yield calls(("question", {}))
+            case "file":
+                yield calls(("report", {}))
+            case text:
+                yield f"heard {text}"
+
+
+graph = create_agent(
+    Scripted(),
+    [delete, question, report],
+    middleware=[HumanInTheLoopMiddleware(interrupt_on={"delete": True})],
+)
+
+
+class Length(TypedDict):
+    words: str
+    length: int
+
+
+def measure(state: Length) -> dict[str, int]:
+    return {"length": len(state["words"])}
+
+
+class Words(TypedDict):
+    words: str
+
+
+#: without chat messages
+data = (
+    StateGraph(Length, input_schema=Words).add_node("measure", measure).add_edge(START, "measure").compile()
+)

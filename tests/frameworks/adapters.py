@@ -1,0 +1,132 @@
+"""Runs the adapter of a framework in its newest release, on sockets, before the official client."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.architecture.repository import ROOT
+from tests.docs.pages import DOCS, blocks
+from tests.frameworks.adapter_checks import CHECKS, run_checks
+from tests.frameworks.environments import environment
+from tests.frameworks.programs import ADAPTED, HERE, Adapted
+from tests.patience import PATIENCE
+
+PAGE = DOCS / "frameworks.md"
+BEGIN, END = "<!-- written by `make frameworks` -->", "<!-- end of what is written -->"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The version of a framework, and the fault of each check; empty if there is none."""
+
+    version: str
+    faults: dict[str, str]
+
+
+async def check(adapted: Adapted) -> Result:
+    """All checks of an adapter, and the program of its page."""
+    # The same order as in `make install`: the adapters depend on the project by its version.
+    packages = ("-e", f"{ROOT}[server]", "-e", f"{ROOT / 'adapters'}[{adapted.name}]", *adapted.packages)
+    python = environment(f"adapter-{adapted.name}", packages, newest=True)
+    faults = await _checks(python, adapted)
+    faults |= await _programs(python, adapted)
+    version = f"from importlib.metadata import version; print(version({adapted.package!r}), end='')"
+    return Result(await _run(python, "-c", version), faults)
+
+
+async def _checks(python: Path, adapted: Adapted) -> dict[str, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        keys = []
+        for name in ("ann", "bob"):
+            made = await _run(
+                python, "-m", "a2a_bridge", "keys", "create", "--file", f"{folder}/keys.json", "--id", name
+            )
+            keys.append(made.split()[-1])
+        async with _serving(python, folder, str(HERE / "adapted" / adapted.target)) as url:
+            return await run_checks(url, *keys)
+
+
+async def _programs(python: Path, adapted: Adapted) -> dict[str, str]:
+    """The fault of the programs of the page."""
+    page, found = DOCS / f"frameworks-{adapted.name}.md", {}
+    for block in blocks(page, "python"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "program.py"
+            path.write_text(block.body, "utf-8")
+            try:
+                await _run(python, str(path))
+            except RuntimeError as error:
+                found[f"{page.name}:{block.line}"] = str(error)
+    return found
+
+
+async def _run(python: Path, *arguments: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        str(python), *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
+    if process.returncode:
+        raise RuntimeError(err.decode()[-2000:])
+    return out.decode()
+
+
+@asynccontextmanager
+async def _serving(python: Path, folder: str, target: str) -> AsyncIterator[str]:
+    """The URL of an agent that is served by the command, for callers with keys."""
+    places = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
+    arguments = ("-m", "a2a_bridge", "serve", target, *places, "--api-keys", f"{folder}/keys.json")
+    process = await asyncio.create_subprocess_exec(
+        str(python), *arguments, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    # Read all the time: a full pipe would stop the server.
+    log = asyncio.create_task(process.stderr.read())
+    try:
+        line = (await asyncio.wait_for(process.stdout.readline(), PATIENCE)).decode()
+        if not line.startswith("ready "):
+            raise RuntimeError((await log).decode()[-2000:])
+        yield line.split("http=")[1].split()[0]
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await log
+        await process.wait()
+
+
+def written() -> dict[str, dict[str, str]]:
+    """The table of the page: the cells of each row by column."""
+    text = PAGE.read_text("utf-8")
+    lines = text.partition(BEGIN)[2].partition(END)[0].strip().splitlines()
+    if not lines:
+        return {}
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0]: dict(zip(rows[0][1:], row[1:], strict=True)) for row in rows[2:]}
+
+
+def write_table(adapted: Adapted, result: Result) -> None:
+    """Writes the column of a framework, and keeps the others."""
+    known = written()
+    column = f"{adapted.title} {result.version}"
+    heads = []
+    for one in ADAPTED:
+        of_it = [head for row in known.values() for head in row if head.rpartition(" ")[0] == one.title]
+        if one is adapted:
+            heads.append(column)
+        elif of_it:
+            heads.append(of_it[0])
+    lines = [f"| | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
+    for name in CHECKS:
+        cells = [
+            ("no" if result.faults[name] else "yes") if head == column else known.get(name, {}).get(head, "-")
+            for head in heads
+        ]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    text = PAGE.read_text("utf-8")
+    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{after}", "utf-8")

@@ -1,0 +1,28 @@
+"""The table of docs/frameworks.md that `make frameworks` writes."""
+
+from __future__ import annotations
+
+import re
+
+from tests.architecture.repository import pyproject
+from tests.docs.pages import DOCS
+from tests.frameworks.adapter_checks import CHECKS
+from tests.frameworks.adapters import written
+from tests.frameworks.programs import ADAPTED
+
+
+def test_the_table_has_each_check_and_each_adapter() -> None:
+    table = written()
+    assert list(table) == list(CHECKS)
+    for row in table.values():
+        assert [head.rpartition(" ")[0] for head in row] == [one.title for one in ADAPTED]
+        assert all(re.fullmatch(r".+ \d+\.\d+[\w.]*", head) for head in row)
+        assert set(row.values()) <= {"yes", "no"}
+
+
+def test_each_adapter_has_an_extra_an_entry_point_and_a_short_page() -> None:
+    project = pyproject("adapters")["project"]
+    for one in ADAPTED:
+        assert one.name in project["optional-dependencies"]
+        assert one.name in project["entry-points"]["a2a_bridge.adapters"]
+        assert len((DOCS / f"frameworks-{one.name}.md").read_text("utf-8").splitlines()) <= 60
