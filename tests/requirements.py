@@ -51,7 +51,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             "send-task",
             "A message is answered by a task.",
             "hosting/test_send.py::test_a_task_is_answered_when_it_has_ended",
-            "interop/test_clients_of_the_sdk.py::test_the_official_client_gets_the_same_as_ours",
+            "interop/test_agents_of_the_sdk.py::test_the_official_client_gets_the_same_as_ours",
         ),
         (
             "send-terminal",
@@ -211,7 +211,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "extended-card",
             "The extended card for authenticated callers.",
-            "hosting/test_card.py::test_the_extended_card_is_given",
+            "hosting/test_agent_view.py::test_the_extended_card_is_given",
         ),
         (
             "extended-card-missing",
@@ -292,12 +292,12 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             "errors-table",
             "Each error has one code or status per binding.",
             "dialects/test_error_tables.py::test_a_reason_comes_back",
-            "equivalence/test_bad_input.py::test_statuses_follow_the_table",
+            "equivalence/test_rejections.py::test_statuses_follow_the_table",
         ),
         (
             "errors-alike",
             "Bad input is the same error on every binding, with the member named.",
-            "equivalence/test_bad_input.py::test_a_fault_is_the_same_error_on_every_binding",
+            "equivalence/test_rejections.py::test_a_fault_is_the_same_error_on_every_binding",
         ),
         (
             "errors-private",
@@ -347,18 +347,18 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "version-declared",
             "A2A-Version decides; major and minor count.",
-            "equivalence/test_bad_input.py::test_a_good_version_is_served_on_every_binding",
+            "equivalence/test_rejections.py::test_a_good_version_is_served_on_every_binding",
             "dialects/test_detect.py::test_major_and_minor_count",
         ),
         (
             "version-unsupported",
             "Another version: VersionNotSupportedError.",
-            "equivalence/test_bad_input.py::test_a_bad_version_is_rejected_on_every_binding",
+            "equivalence/test_rejections.py::test_a_bad_version_is_rejected_on_every_binding",
         ),
         (
             "version-absent",
             "No version means 0.3.",
-            "equivalence/test_bad_input.py::test_no_version_means_0_3_where_the_address_does_not_say",
+            "equivalence/test_rejections.py::test_no_version_means_0_3_where_the_address_does_not_say",
         ),
     ),
     *_rows(
@@ -402,7 +402,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             "equivalence",
             "Every binding gives the same results.",
             "equivalence/test_scenarios.py::test_a_conversation_reads_the_same_everywhere",
-            "equivalence/test_properties.py::test_any_request_has_the_same_outcome",
+            "equivalence/test_streams.py::test_any_request_has_the_same_outcome",
         ),
         (
             "identity-through-gateways",
@@ -421,7 +421,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "json-unknown",
             "Unknown members are ignored.",
-            "equivalence/test_bad_input.py::test_unknown_members_are_ignored",
+            "equivalence/test_rejections.py::test_unknown_members_are_ignored",
         ),
         (
             "json-required",
@@ -450,7 +450,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "interface-selection",
             "Clients take the first interface that they can speak.",
-            "cards/test_select.py::test_the_agents_order_is_kept_and_unknown_interfaces_are_skipped",
+            "cards/test_resolve.py::test_the_agents_order_is_kept_and_unknown_interfaces_are_skipped",
         ),
     ),
     *_rows(
@@ -476,7 +476,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "jsonrpc-envelope",
             "JSON-RPC 2.0: ids come back, errors have codes, HTTP 200.",
-            "equivalence/test_bad_input.py::test_jsonrpc_echoes_the_id",
+            "equivalence/test_rejections.py::test_jsonrpc_echoes_the_id",
             "transports/test_http_bindings.py::test_every_error",
         ),
         (
@@ -541,8 +541,8 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "webhook-ssrf",
             "Webhooks cannot reach private addresses.",
-            "push/test_ssrf_policy.py::test_addresses_that_are_not_global_are_rejected",
-            "push/test_webhook_resolver.py::test_a_name_that_changes_its_meaning_is_not_connected_to",
+            "push/test_webhook.py::test_addresses_that_are_not_global_are_rejected",
+            "push/test_webhook.py::test_a_name_that_changes_its_meaning_is_not_connected_to",
         ),
     ),
     *_rows(

@@ -13,14 +13,16 @@ from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
 from tests.equivalence.scenarios import SCENARIOS
+from tests.equivalence.stack import BINDINGS, stack
 from tests.equivalence.talk import Talk
 from tests.interop import deviations as known
-from tests.interop.deviations import Deviation, Lines, differences
+from tests.interop.deviations import CLIENT_DROPS_DETAILS, Deviation, Lines, differences
 from tests.interop.peers import ALL_BINDINGS, Peer
 from tests.interop.sdk_client import sdk_client
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.sdk
+
 
 #: (binding) -> the differences of our client there from gRPC
 ACROSS_BINDINGS: dict[str, list[Deviation]] = {
@@ -65,3 +67,19 @@ async def test_our_client_gets_the_same_as_the_official_one(
         expected = await transcript(sdk_client(peer.card(), binding), name)
         got = await transcript(ours(peer, binding), name)
         assert not differences(name, expected, got, ACROSS_CLIENTS[binding]), binding
+
+
+# The official SDK's client and our hosted agent: all operations on all bindings, as our client sees them.
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_the_official_client_gets_the_same_as_ours(name: str) -> None:
+    async with stack() as running:
+        expected = Talk(Client(running.ways["in process"]))
+        await SCENARIOS[name](expected)
+        for binding in BINDINGS:
+            async with sdk_client(running.card, binding) as service:
+                talk = Talk(Client(service))
+                await SCENARIOS[name](talk)
+            found = differences(name, expected.lines, talk.lines, [CLIENT_DROPS_DETAILS])
+            assert not found, "\n".join([binding, *found])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
+import socket
 import sys
 import tracemalloc
 from collections.abc import AsyncIterator
@@ -11,16 +14,28 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
+from a2a_bridge import Run
 from a2a_bridge.app.runtime import ServeOptions, connect, serve_gateway
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.bindings.memory import Arriving, MemoryAccount, in_work
 from a2a_bridge.cards.select import select
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.gateway.identity_names import IdentityTable, Name
+from a2a_bridge.gateway.tasks import Tasks
+from a2a_bridge.middleware import spans
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import StoreOptions
+from a2a_bridge.stores.memory import MemoryStore
+from a2a_bridge.testing.probe import Probe
+from a2a_bridge_tools.client.recording import calls_of, lines_of
 from a2a_bridge_transports._http.session import Exchanger
 from a2a_bridge_transports._http.sse import Decoder
+from tests.limits.scene import BINDINGS, agent, peers, served
 from tests.patience import PATIENCE
 
 MIB = 1 << 20
@@ -194,3 +209,123 @@ async def _failure(peer: Any) -> A2AError:
     with pytest.raises(A2AError) as caught:
         await read()
     return caught.value
+
+
+# Large requests and answers count in the memory account while they are processed, over every binding, and
+# no
+# longer.
+
+
+class Echo:
+    """Repeats its message, once a test allows it."""
+
+    def __init__(self) -> None:
+        self.reached, self.go = asyncio.Event(), asyncio.Event()
+
+    async def execute(self, run: Run) -> AsyncIterator[Any]:
+        self.reached.set()
+        await self.go.wait()
+        yield run.reply(run.text)
+
+
+@pytest.mark.parametrize("kind", BINDINGS)
+async def test_requests_count_in_memory_until_they_are_answered(kind: str) -> None:
+    echo = Echo()
+    options = ServeOptions(store_options=StoreOptions(max_memory=2 * MIB))
+    async with served(agent(echo), options) as server, peers(server) as callers, asyncio.timeout(PATIENCE):
+        answer = asyncio.create_task(callers[kind].send("x" * MIB))
+        await echo.reached.wait()
+        assert MIB <= in_work.held < 2 * MIB
+        with pytest.raises(A2AError) as caught:
+            await callers[kind].send("y" * MIB)
+        assert caught.value.reason is Reason.RESOURCE_EXHAUSTED
+        echo.go.set()
+        assert (await callers[kind].send("small")).text == "small"
+        assert (await answer).text == "x" * MIB
+    assert in_work.held == 0
+
+
+class Large:
+    """Ends with a large artifact."""
+
+    async def execute(self, run: Run) -> AsyncIterator[Any]:
+        yield run.artifact("x" * 8 * MIB)
+        yield run.status("completed")
+
+
+@pytest.mark.parametrize("path", ["/", "/message:stream"])
+async def test_events_that_nobody_reads_count_in_memory(path: str) -> None:
+    """They wait in the buffers of connections: hundreds of readers held more than twice the limit."""
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}
+    tree: dict[str, Any] = {"message": message}
+    if path == "/":
+        tree = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": tree}
+    body = json.dumps(tree)
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n"
+    loop = asyncio.get_running_loop()
+    async with served(agent(Large()), ServeOptions()) as server, asyncio.timeout(PATIENCE):
+        with socket.socket() as reader:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reader.setblocking(False)
+            await loop.sock_connect(reader, (server.http.host, server.http.port))
+            await loop.sock_sendall(reader, f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+            while in_work.held < 5 * MIB:  # noqa: ASYNC110  there is no notification; the kernel has the rest
+                await asyncio.sleep(0.001)
+        while in_work.held:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+# --- What a process remembers under keys that strangers choose has a bound in bytes ---
+
+SCOPE = Scope("", "ann")
+
+
+async def test_ids_of_sent_messages_and_their_responses_count_in_the_account() -> None:
+    store = MemoryStore(max_memory=8 * MIB)
+    assert await store.sends.reserve(SCOPE, "first", b"digest", "t") is None
+    await store.sends.store_response(SCOPE, "first", b"x" * MIB)
+    assert MIB < store.memory.used < 1.1 * MIB
+    for number in range(20):
+        assert await store.sends.reserve(SCOPE, f"{number} " + "x" * MIB, b"digest", "t") is None
+        assert store.memory.used <= 8 * MIB
+    assert store.memory.rejection() is None
+    known = await store.sends.reserve(SCOPE, "19 " + "x" * MIB, b"digest", "t")
+    assert known is not None
+    assert await store.sends.reserve(SCOPE, "first", b"digest", "t") is None  # it was evicted
+    used = store.memory.used
+    await store.sends.forget(SCOPE, "19 " + "x" * MIB)
+    assert store.memory.used < used - MIB
+
+
+def test_names_of_callers_count_by_their_length() -> None:
+    memory = MemoryAccount(8 * MIB)
+    table = IdentityTable(Tasks(memory))
+    for number in range(8):
+        table.keep(SCOPE, Name(f"{number} " + "x" * MIB, f"t{number}", "s" * MIB))
+        assert memory.used <= 8 * MIB
+    assert [number for number in range(8) if table.find(SCOPE, f"{number} " + "x" * MIB)] == [5, 6, 7]
+
+
+@pytest.mark.parametrize(("length", "known"), [(10, True), (MIB, False)])
+async def test_spans_of_tasks_with_long_ids_are_not_remembered(length: int, known: bool) -> None:
+    agent, task_id = Probe(), "x" * length
+
+    async def answer(_: object) -> hub.SendMessageResponse:
+        return hub.SendMessageResponse(task=hub.Task(id=task_id))
+
+    agent.on_unary = answer
+    traced = spans.Traced(agent, TracerProvider().get_tracer("test"))
+    trace = {"traceparent": f"00-{1:032x}-{1:016x}-01", "tracestate": "a=" + "x" * 200}
+    await traced.unary(Call(ops.SEND_MESSAGE, hub.SendMessageRequest(), CallContext(parameters=trace)))
+    found = spans._messages.pop(task_id, None)
+    assert (found is not None) is known
+    assert found is None or (found.trace_id, len(found.trace_state)) == (1, 0)
+
+
+def test_lines_of_a_record_are_read_one_after_another() -> None:
+    file = io.BytesIO(b'{"at": 1}\n' * 3 + b'{"at": "' + b"x" * MIB + b'"}\n')
+    lines = lines_of(file, 1000)
+    assert next(lines) == b'{"at": 1}\n'
+    assert file.tell() == 10
+    with pytest.raises(ValueError, match="line 4 is no line of a record: it has more than 1000 bytes"):
+        calls_of(lines)

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import io
+import random
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import aiohttp
+import grpc
 import grpc.aio
 import pytest
 
@@ -19,10 +21,13 @@ from a2a_bridge import A2AError, Agent, Reason, Run, connect, interface, serve
 from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.codec import decoder, loads
+from a2a_bridge.core.option_classes import EngineOptions
+from a2a_bridge.hosting import Event
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Struct, Value
-from tests.limits.scene import BINDINGS, peers, served
+from tests.hosting.scene import request
+from tests.limits.scene import BINDINGS, agent, peers, rejected, served
 from tests.patience import PATIENCE
 
 ACCEPTED = 60_000
@@ -177,3 +182,88 @@ async def test_an_answer_may_hold_so_many(kind: str) -> None:
             with pytest.raises(A2AError, match="holds more than 10000 values"):
                 async for _ in peer.stream("task", part):
                     pass
+
+
+# --- How long the names may be that callers give. Databases index them, and cannot in any length ---
+
+#: the longest characters, in an order that no index can make shorter
+LONGEST = "".join(random.Random(7).choices([chr(0x1F300 + number) for number in range(512)], k=512))
+
+
+class Quick:
+    async def execute(self, run: Run) -> AsyncIterator[Event]:
+        yield run.start()
+        yield run.status("completed")
+
+
+def asking(*, tenant: str = "", **names: Any) -> hub.SendMessageRequest:
+    message = hub.Message(role=hub.ROLE_USER, parts=[hub.Part(text="x")], **names)
+    return hub.SendMessageRequest(message=message, tenant=tenant)
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
+async def test_names_have_so_many_characters(store: str, request: pytest.FixtureRequest) -> None:
+    url = "memory://" if store == "memory" else str(request.getfixturevalue(f"{store}_url"))
+    options = ServeOptions(store=url, engine=EngineOptions(idempotent_sends=True))
+    fine = asking(message_id=LONGEST, context_id=LONGEST)
+    async with served(agent(Quick()), options) as server, peers(server) as callers:
+        for field, asked in (
+            ("message.messageId", asking(message_id=LONGEST + "x")),
+            ("message.contextId", asking(message_id="m", context_id=LONGEST + "x")),
+            ("tenant", asking(message_id="m", tenant="t" * 257)),
+        ):
+            error = await rejected(callers, lambda peer, asked=asked: peer.send_message(asked))  # type: ignore[misc]
+            assert error.reason is Reason.INVALID_PARAMS
+            assert [one.field for one in error.violations] == [field]
+        answers = [await peer.send_message(fine) for peer in callers.values()]
+        assert {answer.task.context_id for answer in answers} == {LONGEST}
+        assert len({answer.task.id for answer in answers}) == 1
+
+
+# --- Pages of large tasks are read by gRPC clients with default settings, which accept 4 MiB ---
+
+SIZE = 1_500_000
+COUNT = 6
+
+Read = Callable[[hub.ListTasksRequest], Awaitable[hub.ListTasksResponse]]
+
+
+class Large:
+    """Completes tasks with a large artifact, whose size does not depend on the message."""
+
+    async def execute(self, run: Run) -> AsyncIterator[object]:
+        yield run.artifact("x" * SIZE)
+        yield run.status("completed")
+
+
+async def read(one: Read) -> list[list[str]]:
+    """The ids of all tasks, by pages."""
+    found, token = [], ""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            page = await one(hub.ListTasksRequest(include_artifacts=True, page_token=token))
+            assert page.page_size == len(page.tasks)
+            assert page.total_size == COUNT
+            assert all(len(task.artifacts[0].parts[0].text) == SIZE for task in page.tasks)
+            found.append([task.id for task in page.tasks])
+            token = page.next_page_token
+            if not token:
+                return found
+
+
+@pytest.mark.parametrize("durable", [False, True], ids=["memory", "sqlite"])
+async def test_every_task_can_be_read(sqlite_url: str, durable: bool) -> None:
+    options = ServeOptions(store=sqlite_url if durable else None)
+    async with served(agent(Large()), options) as server, peers(server) as callers:
+        send = callers["JSONRPC"].send_message
+        sent = [(await send(request("go"))).task.id for _ in range(COUNT)]
+        wanted = [[sent[5], sent[4]], [sent[3], sent[2]], [sent[1], sent[0]]]
+        for kind in BINDINGS:
+            assert await read(callers[kind].list_tasks) == wanted, kind
+        async with grpc.aio.insecure_channel(str(server.grpc)) as channel:
+            call = channel.unary_unary(
+                "/lf.a2a.v1.A2AService/ListTasks",
+                request_serializer=hub.ListTasksRequest.SerializeToString,
+                response_deserializer=hub.ListTasksResponse.FromString,
+            )
+            assert await read(call) == wanted

@@ -5,13 +5,17 @@ retry times.
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack
 from typing import Any
 
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from a2a_bridge.bindings.binding import HostOptions, grpc_attach
+from a2a_bridge.bindings.binding import HostOptions, ListenAddress, grpc_attach
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
@@ -21,13 +25,14 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge_transports._http.asgi import AsgiHost
+from a2a_bridge_transports._http.host import HttpHost
 from a2a_bridge_transports.grpc import services
 from tests.resume.scene import BINDINGS, dialling, listening
 from tests.transports.grpc_scene import SERVICE, channel
 from tests.transports.grpc_scene import hosting as grpc_hosting
 from tests.transports.http_peer import peering
-from tests.transports.http_scene import PATIENCE, Scripted, ask, hosting, request
-from tests.transports.test_http_asgi import browser
+from tests.transports.http_scene import MESSAGE, PATIENCE, Scripted, ask, hosting, request
+from tests.transports.test_http_asgi import STREAM, application, browser, post_scope
 
 Serving = health_pb2.HealthCheckResponse
 FULL = A2AError(Reason.UNAVAILABLE, "the store cannot be written", retry_after=1.2)
@@ -151,3 +156,65 @@ async def test_forwarded_headers_of_a_trusted_proxy_are_used(
         with pytest.raises(A2AError) as rejected:
             await service.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), CallContext()))
     assert (rejected.value.reason, rejected.value.retry_after) == (Reason.UNAVAILABLE, seconds)
+
+
+# --- Connections that wait together are accepted together, on each event loop ---
+
+uvloop = pytest.importorskip("uvloop")
+
+CONNECTIONS = 64
+
+
+@pytest.mark.parametrize(
+    "factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+def test_connections_that_wait_are_open_after_a_few_turns(
+    factory: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def work() -> None:
+        host = HttpHost(ListenAddress(), HostOptions(drain_window=0))
+        await host.start()
+        place = host.address.host, host.address.port
+        with ExitStack() as stack:
+            for _ in range(CONNECTIONS):
+                stack.enter_context(socket.create_connection(place))
+            turns = 0
+            while len(host.connections) < CONNECTIONS:
+                turns += 1
+                await asyncio.sleep(0)
+            assert turns < CONNECTIONS / 2
+            await host.drain(0)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(place)
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(asyncio.wait_for(work(), PATIENCE))
+
+
+# --- Keep-alives of an ASGI application beside the other messages of a response ---
+
+
+@pytest.mark.parametrize("path", ["/", "/message:stream"])
+async def test_no_keep_alive_after_an_error(path: str) -> None:
+    """Its head would be a second one. A server may take long to send the error to a slow client."""
+
+    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+        raise A2AError(Reason.TASK_NOT_FOUND)
+        yield
+
+    heads: list[Any] = []
+    sendable = asyncio.Event()
+    data = json.dumps(STREAM if path == "/" else {"message": MESSAGE}).encode()
+    messages: asyncio.Queue[Any] = asyncio.Queue()
+    messages.put_nowait({"type": "http.request", "body": data})
+
+    async def put(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            heads.append(message["status"])
+            asyncio.get_running_loop().call_later(0.1, sendable.set)
+            await sendable.wait()
+
+    app = application(Scripted(on_stream=script), HostOptions(keep_alive=0.01))
+    async with asyncio.timeout(PATIENCE):
+        await app(post_scope(path), messages.get, put)
+    assert len(heads) == 1

@@ -19,7 +19,7 @@ from tests import strategies, strategies_v0
 from tests.dialects.v0_3.kind_hops import HOPS, check, reading
 from tests.dialects.v0_3.test_kind_identity import without_lost
 from tests.dialects.v0_3.test_models import CARD, MESSAGE
-from tests.dialects.v0_3.test_models_and_codec import VALID
+from tests.dialects.v0_3.test_models_hub import VALID
 from tests.identity import says
 
 ROW = {row.address: row for row in ROWS}
