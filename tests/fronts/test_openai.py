@@ -285,6 +285,7 @@ async def test_a_caller_who_leaves_cancels_the_task(desk_at: At, stream: bool) -
 
 
 CHAT: Any = {"model": "desk", "messages": [user("x")]}
+JSON, PLAIN = {"Content-Type": "application/json; charset=utf-8"}, {"Content-Type": "text/plain"}
 RESPONSE: Any = {"model": "desk", "input": "x"}
 #: path, body or members of a good one, status, member
 WRONG = (
@@ -352,12 +353,15 @@ async def test_requests_that_are_wrong() -> None:
         for path, wrong, status, param in WRONG:
             good = RESPONSE if path == "responses" else CHAT
             body = wrong if isinstance(wrong, bytes) else json.dumps(good | wrong).encode()
-            response = await http.post(f"{url}/v1/{path}", content=body)
+            response = await http.post(f"{url}/v1/{path}", content=body, headers=JSON)
             error = response.json()["error"]
             assert (response.status_code, error["param"]) == (status, param), (wrong, response.text)
             assert error["message"]
             assert error["type"] == "invalid_request_error"
         assert (await http.get(f"{url}/v1/chat/completions")).status_code == 405
+        # What a form of a web page can send.
+        plain = await http.post(f"{url}/v1/responses", content=json.dumps(RESPONSE), headers=PLAIN)
+        assert (plain.status_code, plain.json()["error"]["type"]) == (415, "invalid_request_error")
         for names in (
             [("x-a2a-conversation", "a"), ("x-a2a-conversation", "b")],
             [("x-a2a-conversation", "a" * 257)],
@@ -381,6 +385,24 @@ async def test_limits_and_callers_that_are_not_known() -> None:
         with pytest.raises(openai.APIStatusError, match="larger than 100 bytes") as large:
             await chat(ann, "x" * 200)
         assert large.value.status_code == 413
+
+
+async def test_hosts_that_are_not_allowed() -> None:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(Desk(), *FORMS[0]) as card,
+        fronted(card, allowed_hosts=("127.0.0.1:*", "chat.example")) as url,
+        httpx.AsyncClient(timeout=PATIENCE) as http,
+    ):
+        for host, status in (
+            ("127.0.0.1:9", 200),
+            ("Chat.Example", 200),
+            ("chat.example:80", 421),
+            ("127.0.0.1.evil.example:80", 421),
+            ("evil.example", 421),
+        ):
+            response = await http.get(f"{url}/v1/models", headers={"Host": host})
+            assert response.status_code == status, host
 
 
 async def test_an_agent_that_is_gone() -> None:

@@ -8,7 +8,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
 from a2a_bridge.core.call import CallContext, Joined, Origin, Principal
@@ -71,6 +71,21 @@ def presented(scope: Scope, bearer_as: str = "") -> Presented:
 def path_of(scope: Scope) -> str:
     """The path of a request below the mount path of the application."""
     return str(scope["path"].removeprefix(scope.get("root_path", "")))
+
+
+#: host names of this machine, with any port
+LOCAL = ("127.0.0.1:*", "localhost:*", "[::1]:*")
+
+
+def is_allowed_host(scope: Scope, allowed: Sequence[str]) -> bool:
+    """Whether the header Host of a request is one of `allowed`; `NAME:*` allows any port. Empty: all are."""
+    hosts = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"]
+    if not allowed:
+        return True
+    return len(hosts) == 1 and any(
+        hosts[0] == one or (one.endswith(":*") and hosts[0].rpartition(":")[0] == one[:-2])
+        for one in map(str.lower, allowed)
+    )
 
 
 def principal_of(scope: Scope | None) -> Principal | None:

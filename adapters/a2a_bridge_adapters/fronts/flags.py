@@ -19,6 +19,13 @@ class FrontFlags(EdgeFlags, ConfigFlags, BridgeKeyFlags, AgentFlags, CardTrustFl
     """The flags of both fronts."""
 
     http: str = of(GatewayFlags, "http", default="", help="Listen here for HTTP; port 0 takes a free port.")
+    allow_host: list[str] | None = flag(
+        None,
+        "Accept this value of the header Host, such as mcp.example or 10.0.0.1:*; may be repeated. Default: "
+        "localhost and its addresses if only this machine can reach --http, else all.",
+        "HOST[:PORT]",
+        group="Listen",
+    )
     ssl_certfile: Path | None = of(
         GatewayFlags, "ssl_certfile", help="Serve with TLS, with this certificate."
     )
@@ -57,13 +64,6 @@ class McpFlags(FrontFlags):
     """The flags of `front mcp`."""
 
     stdio: bool = flag(False, "Speak MCP on stdin and stdout.", variable="", group="Listen", common=True)
-    allow_host: list[str] | None = flag(
-        None,
-        "Accept this value of the header Host, such as mcp.example or 10.0.0.1:*; may be repeated. Default: "
-        "localhost and its addresses if only this machine can reach --http, else all.",
-        "HOST[:PORT]",
-        group="Listen",
-    )
     wait: float = flag(
         50.0,
         "Time after which a call ends with the id of its task, which goes on.",

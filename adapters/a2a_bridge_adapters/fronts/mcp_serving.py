@@ -39,8 +39,6 @@ from a2a_bridge_adapters.fronts.turn import Upstream
 
 #: bytes of a request
 BODY = 4 << 20
-#: host names of this machine, with any port
-LOCAL = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 
 
 def mcp_front(

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Iterable, MutableMapping
+from collections.abc import AsyncIterator, Iterable, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,6 +37,7 @@ from a2a_bridge_adapters.fronts.callers import (
     Scope,
     Send,
     context_for,
+    is_allowed_host,
     owner_of,
     path_of,
     problem_headers,
@@ -87,25 +88,43 @@ _STREAM = [
 
 
 def openai_front(
-    agent: Any, *, authenticate: Authenticate | None = None, max_body: int = BODY, bearer_as: str = ""
+    agent: Any,
+    *,
+    authenticate: Authenticate | None = None,
+    allowed_hosts: Sequence[str] = (),
+    max_body: int = BODY,
+    bearer_as: str = "",
 ) -> Any:
     """An agent as a model of OpenAI's API: an ASGI 3 application with /v1/models, /v1/chat/completions and
     /v1/responses, also without /v1.
 
     agent: an open `Peer`, or anything that `connect` takes. authenticate: identifies callers, such as an
-    `Authentication`; without it everybody who reaches the application may call, as one caller. max_body:
-    bytes of a request. bearer_as: see `Identified`.
+    `Authentication`; without it everybody who reaches the application may call, as one caller.
+    allowed_hosts: values of the header Host, `NAME:*` with any port; empty: all. max_body: bytes of a
+    request. bearer_as: see `Identified`.
     """
-    opens = partial(open_openai, authenticate=authenticate, max_body=max_body, bearer_as=bearer_as)
+    opens = partial(
+        open_openai,
+        authenticate=authenticate,
+        allowed_hosts=allowed_hosts,
+        max_body=max_body,
+        bearer_as=bearer_as,
+    )
     return FrontApplication(agent, opens, authenticate)
 
 
 @asynccontextmanager
 async def open_openai(
-    upstream: Upstream, *, authenticate: Authenticate | None, max_body: int, bearer_as: str = ""
+    upstream: Upstream,
+    *,
+    authenticate: Authenticate | None,
+    allowed_hosts: Sequence[str],
+    max_body: int,
+    bearer_as: str = "",
 ) -> AsyncIterator[Application]:
     """The application of an agent that is open already; see `openai_front`."""
-    yield Identified(OpenAiFront(upstream, max_body), authenticate, _reject, bearer_as)
+    front = OpenAiFront(upstream, max_body, allowed_hosts)
+    yield Identified(front, authenticate, _reject, bearer_as)
 
 
 async def _reject(error: A2AError, send: Send) -> None:
@@ -129,9 +148,10 @@ class _Exchange:
 
 
 class OpenAiFront:
-    """The API of an agent. max_body: bytes of a request."""
+    """The API of an agent. max_body: bytes of a request. allowed_hosts: see `is_allowed_host`."""
 
-    def __init__(self, upstream: Upstream, max_body: int = BODY) -> None:
+    def __init__(self, upstream: Upstream, max_body: int, allowed_hosts: Sequence[str]) -> None:
+        self._allowed_hosts = tuple(allowed_hosts)
         self._upstream = upstream
         self._max_body = max_body
         self._named = Conversations(BINDING)
@@ -152,6 +172,8 @@ class OpenAiFront:
             await _send_problem(send, Problem.of(error))
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not is_allowed_host(scope, self._allowed_hosts):
+            raise RequestError("the header Host is none of this server", status=421)
         path = path_of(scope).removeprefix("/v1").rstrip("/")
         method = scope["method"]
         if path == "/models" or path.startswith("/models/"):
@@ -164,6 +186,7 @@ class OpenAiFront:
             await respond(send, 200, dumps({"object": "list", "data": [model]}))
         elif path in ("/chat/completions", "/responses"):
             _check_method(method, "POST")
+            _check_type(scope)
             await self._answer(scope, receive, send, is_chat=path == "/chat/completions")
         else:
             raise RequestError(f"there is nothing at {path_of(scope)}", status=404)
@@ -335,6 +358,15 @@ _NO_RETRY = (b"x-should-retry", b"false")
 def _check_method(method: str, wanted: str) -> None:
     if method != wanted:
         raise RequestError(f"the method is {wanted}, not {method}", status=405)
+
+
+def _check_type(scope: Scope) -> None:
+    """Raises RequestError for a body that is not declared as JSON: a web page of somebody else can send any
+    other type without being asked.
+    """
+    types = [value for name, value in scope["headers"] if name == b"content-type"]
+    if len(types) != 1 or types[0].split(b";")[0].strip().lower() != b"application/json":
+        raise RequestError("the content type is application/json", status=415)
 
 
 async def _body(receive: Receive, most: int) -> bytes:

@@ -7,7 +7,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,7 @@ from a2a_bridge.cli.security import check_card, note_open
 from a2a_bridge.cli.server_options import ListenOptions
 from a2a_bridge.cli.target import Target, load, parse
 from a2a_bridge.cli.values import parse_binding, use_bridge_key
-from a2a_bridge_adapters.fronts.callers import Application
+from a2a_bridge_adapters.fronts.callers import LOCAL, Application
 from a2a_bridge_adapters.fronts.flags import FrontFlags, McpFlags, OpenAiFlags
 from a2a_bridge_adapters.fronts.listener import Listener, listen
 from a2a_bridge_adapters.fronts.turn import Upstream
@@ -60,6 +60,10 @@ class _Front:
         use_bridge_key(served.bridge_key)
         listening, dialling = gateway_options(served)
         return cls(parse(target), served, listening, dialling)
+
+    def allowed_hosts(self, flags: FrontFlags) -> Sequence[str]:
+        """The hosts that callers may name; empty for all."""
+        return flags.allow_host or (LOCAL if self.listening.http.is_local else ())
 
     @asynccontextmanager
     async def upstream(self) -> AsyncIterator[Upstream]:
@@ -95,7 +99,7 @@ class _Front:
 
 def run_mcp(context: typer.Context, target: str, flags: McpFlags) -> None:
     """Serves an agent over MCP until a signal, or until stdin ends. Raises typer.Exit."""
-    from a2a_bridge_adapters.fronts.mcp_serving import LOCAL, open_mcp
+    from a2a_bridge_adapters.fronts.mcp_serving import open_mcp
 
     configure_logging(flags.as_gateway())
     open_logging(flags.as_gateway())
@@ -104,12 +108,11 @@ def run_mcp(context: typer.Context, target: str, flags: McpFlags) -> None:
         if flags.stdio:
             run_on(flags.loop, _serve_pipe(front, flags.wait, flags.timeout_graceful_shutdown))
             return
-        local = front.listening.http.is_local
         opens = partial(
             open_mcp,
             authenticate=front.listening.options.authentication,
             wait=flags.wait,
-            allowed_hosts=flags.allow_host or (LOCAL if local else ()),
+            allowed_hosts=front.allowed_hosts(flags),
             max_body=flags.max_body,
             bearer_as=flags.api_key_header if flags.api_keys else "",
         )
@@ -127,6 +130,7 @@ def run_openai(context: typer.Context, target: str, flags: OpenAiFlags) -> None:
         opens = partial(
             open_openai,
             authenticate=front.listening.options.authentication,
+            allowed_hosts=front.allowed_hosts(flags),
             max_body=flags.max_body,
             bearer_as=flags.api_key_header if flags.api_keys else "",
         )
