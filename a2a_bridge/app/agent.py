@@ -273,8 +273,8 @@ def take_target(given: Any) -> Agent | hub.AgentCard | hub.AgentInterface | str:
         return given
     try:
         return Agent.of(given)
-    except NoAgentError:
-        if callable(given) or hasattr(given, "execute"):
+    except NoAgentError as error:
+        if error.known or callable(given) or hasattr(given, "execute"):
             raise
     text = f"{describe(given)} is no target: give a URL, host:port, a card, an interface or an Agent"
     raise TypeError(text)

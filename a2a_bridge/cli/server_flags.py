@@ -399,6 +399,7 @@ class ServedAgent(Table):
     grpc: str = flag("", "Listen here for gRPC to this agent, for callers of 0.x.", "HOST:PORT")
     public_url: str = flag("", "The public URL of this agent, for its card.", "URL")
     versions: str = flag("", "Protocol versions to serve.", "VERSION,…")
+    card: Path | None = flag(None, "Card of an agent that is an object of another framework.", "FILE")
     store: str = flag("", "Task store of this agent; see --store.", "URL", secret=True)
     max_tasks: int = of(
         EngineOptions, "tasks", default=0, help="Running tasks of one principal; 0: no limit."
@@ -433,6 +434,9 @@ class ServeFlags(ServerFlags):
     cluster_credentials: str = of(StoreOptions, "cluster_credentials")
     cluster_ca: str = of(StoreOptions, "cluster_ca")
     push: bool = of(ServeValues, "push")
+    card: Path | None = flag(
+        None, "Card of an agent that is an executor of the a2a-sdk, or an object of a framework.", "FILE"
+    )
     run_timeout: float = of(EngineOptions, "run_timeout")
     silence_timeout: float = of(EngineOptions, "silence_timeout")
     idempotent_sends: bool = of(EngineOptions, "idempotent_sends")

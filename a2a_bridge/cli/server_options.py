@@ -18,6 +18,7 @@ from a2a_bridge.app import runtime
 from a2a_bridge.auth.rules import LiveRules, Rule
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.cards import interface
+from a2a_bridge.cli.connect import card_file
 from a2a_bridge.cli.log_setup import configure_tracing, open_logging
 from a2a_bridge.cli.output import fail
 from a2a_bridge.cli.reload import Reloader
@@ -354,7 +355,7 @@ def load_agent(code: str, flags: ServeFlags) -> tuple[Agent, ListenOptions]:
             f"{code} is {parsed.sort.value}; serve needs Python code",
             f"a2a-bridge gateway {code}",
         )
-    agent = load(parsed)
+    agent = load(parsed, **({} if flags.card is None else {"card": card_file(flags.card)}))
     open_logging(flags)
     options = replace(
         listening.options,

@@ -20,9 +20,9 @@ import importlib.util
 import re
 import sys
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -147,14 +147,14 @@ def _advice(text: str) -> str:
 _USUAL = ("agent.py", "app.py", "main.py")
 
 
-def load(target: Target) -> Agent:
-    """The agent a target names, or the only one in its module; or one of an object that an adapter
-    recognises, if no Agent is there. Raises BadTargetError, which lists the agents of the module.
+def load(target: Target, **options: Any) -> Agent:
+    """The agent a target names, or the only one in its module; or one of an object of another framework, if
+    no Agent is there. options: of `Agent.of`. Raises BadTargetError, which lists the agents of the module.
     """
     module = _module_of(target)
     found: dict[str, Any] = dict(agents_of(module))
     if target.name:
-        return _agent_of(_find(module, target, found), target, found)
+        return _agent_of(_find(module, target, found), target, found, options)
     found = found or objects_of(module)
     if not found:
         raise BadTargetError(
@@ -164,21 +164,23 @@ def load(target: Target) -> Agent:
         choices = ", ".join(f"{target.place}:{name}" for name in found)
         raise BadTargetError(f"there are several agents in {target.place}; choose one: {choices}")
     name, thing = next(iter(found.items()))
-    return _agent_of(thing, replace(target, name=name), found)
+    return _agent_of(thing, replace(target, name=name), found, options)
 
 
-def _agent_of(thing: Any, target: Target, found: dict[str, Any]) -> Agent:
+def _agent_of(thing: Any, target: Target, found: dict[str, Any], options: Mapping[str, Any]) -> Agent:
     """The agent of an object in code. Raises BadTargetError."""
     from a2a_bridge.hosting import Agent
     from a2a_bridge.hosting.adapters import MissingAdapterError, NoAgentError
 
     place = f"{target.place}:{target.name}"
     try:
-        return Agent.of(thing)
-    except NoAgentError:
+        return Agent.of(thing, **options)
+    except NoAgentError as error:
+        if error.known:
+            raise BadTargetError(f"{place}: {error}") from None
         advice = "; decorate it with @agent" if callable(thing) else _offer(found)
         raise BadTargetError(f"{place} is a {type(thing).__name__}, not an agent{advice}") from None
-    except MissingAdapterError as error:
+    except (MissingAdapterError, TypeError) as error:
         raise BadTargetError(f"{place}: {error}") from None
     except Exception as error:
         traceback.print_exc()
@@ -194,22 +196,23 @@ def load_named(target: Target) -> Any:
 
 
 def objects_of(module: ModuleType) -> dict[str, Any]:
-    """The objects in a module that an adapter recognises, by name, without classes; or else the first one
-    of a known framework.
+    """The objects in a module that an adapter recognises and executors of the a2a-sdk, by name; or else the
+    classes of such executors that the module defines; or else the first object of a known framework.
     """
+    from a2a_bridge.hosting import sdk
     from a2a_bridge.hosting.adapters import adapter_of, framework_of
 
-    own = {
-        name: value
-        for name, value in vars(module).items()
-        if not name.startswith("_") and not isinstance(value, (type, ModuleType))
-    }
-    found: dict[str, Any] = {}
-    for name, value in own.items():
-        if adapter_of(value) is not None and not any(value is known for known in found.values()):
-            found[name] = value
-    known = (name for name, value in own.items() if framework_of(value) is not None)
-    return found or {name: own[name] for name in islice(known, 1)}
+    named = [(name, value) for name, value in vars(module).items() if not name.startswith("_")]
+    own = [(name, value) for name, value in named if not isinstance(value, (type, ModuleType))]
+    found = [one for one in own if sdk.is_executor(one[1]) or adapter_of(one[1]) is not None]
+    found = found or [
+        (name, value)
+        for name, value in named
+        if isinstance(value, type) and value.__module__ == module.__name__ and sdk.is_executor(value)
+    ]
+    found = found or [one for one in own if framework_of(one[1]) is not None][:1]
+    names = {id(value): name for name, value in reversed(found)}
+    return {name: value for name, value in found if names[id(value)] == name}
 
 
 def agents_of(module: ModuleType) -> dict[str, Agent]:

@@ -18,6 +18,7 @@ from importlib.metadata import entry_points
 from typing import Any, NamedTuple, Protocol, cast
 
 from a2a_bridge.core.extras import ADAPTERS, MissingExtraError
+from a2a_bridge.hosting import sdk
 
 #: the group of entry points
 GROUP = "a2a_bridge.adapters"
@@ -44,7 +45,14 @@ class Adapter(Protocol):
 
 
 class NoAgentError(TypeError):
-    """An object from which no agent can be made. The text says what to give instead."""
+    """An object from which no agent can be made. The text says what to give instead.
+
+    known: True if the kind of the object is known, and the text is about that.
+    """
+
+    def __init__(self, text: str, *, known: bool = False) -> None:
+        super().__init__(text)
+        self.known = known
 
 
 class MissingAdapterError(MissingExtraError):
@@ -136,7 +144,8 @@ def no_agent(thing: Any) -> NoAgentError | MissingAdapterError:
     framework = framework_of(thing)
     if framework is not None:
         return MissingAdapterError(thing, framework)
-    return NoAgentError(f"{describe(thing)} is no agent: {_remedy(thing)}")
+    advice = sdk.remedy(thing)
+    return NoAgentError(f"{describe(thing)} is no agent: {advice or _remedy(thing)}", known=bool(advice))
 
 
 def describe(thing: Any) -> str:

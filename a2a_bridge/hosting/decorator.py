@@ -25,7 +25,7 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.kinds import Kinds, check_items, check_values
 from a2a_bridge.core.messages import AT_REST
-from a2a_bridge.hosting import adapters
+from a2a_bridge.hosting import adapters, sdk
 from a2a_bridge.hosting.executor import AgentExecutor, Event, Run
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.parameters import Arguments, Takes, code_of, describe, takes
@@ -54,6 +54,8 @@ _KINDS: Kinds = {
     "icon_url": _TEXT,
     "documentation_url": _TEXT,
     "card": ((hub.AgentCard, NoneType), "an AgentCard, with `hub` of a2a_bridge.ext"),
+    "resume": ((bool,), "True or False"),
+    "mask_errors": ((bool,), "True or False"),
     "provider": ((hub.AgentProvider, NoneType), 'hub.AgentProvider(organization="…", url="…")'),
 }
 _EXTENDED: Kinds = {
@@ -83,9 +85,9 @@ class Agent:
 
     def __init__(
         self,
-        executor: AgentExecutor,
+        executor: AgentExecutor | sdk.SdkAgentExecutor | Callable[[], sdk.SdkAgentExecutor],
         *,
-        card: hub.AgentCard | None = None,
+        card: hub.AgentCard | Any = None,
         name: str = "",
         description: str = "",
         version: str = "1.0.0",
@@ -101,22 +103,32 @@ class Agent:
         documentation_url: str = "",
         security: Mapping[str, hub.SecurityScheme] | None = None,
         function: Callable[..., Any] | None = None,
+        resume: bool = False,
+        mask_errors: bool = False,
     ) -> None:
         """Takes a whole `card` (its interfaces are ignored), or the members of one.
 
+        executor: also one of the a2a-sdk 1.x or 0.3.x, a class of them, or a function without arguments that
+        makes one (see `hosting.sdk`). Then cards may be of the SDK, too; resume: True for an executor that
+        continues from `current_task` after a restart; mask_errors: True to replace the texts of failures.
         input_modes: the media types of parts that are accepted, beside a whole card too, whose modes alone
         reject nothing because every card has some. Without any, all are, and a card made here says
         text/plain. security: schemes by name, of which a caller needs one. The card only describes them.
-        Raises TypeError for an executor without an `execute` of one argument, such as executors of other
-        SDKs.
+        Raises TypeError for an executor without an `execute` of one argument.
         """
-        _require_executor(executor)
+        card, extended_card = sdk.card_of(card), sdk.card_of(extended_card)
         given = {**locals(), "security": security or {}}
         check_values("Agent", given, _KINDS)
         check_items("Agent", given, _ITEMS)
         if not callable(extended_card):
             check_values("Agent", given, _EXTENDED)
-        self.executor = executor
+        of_sdk = sdk.executor_in(executor)
+        if of_sdk is not None:
+            name = name or type(of_sdk).__name__
+            executor = sdk.adopt(of_sdk, resume=resume, mask_errors=mask_errors)
+        elif resume or mask_errors:
+            raise TypeError("resume and mask_errors are for executors of the a2a-sdk")
+        self.executor = _checked(executor)
         self.extended_card = extended_card
         self._function = function
         #: media types of parts; a part of another type is rejected. Empty: all are accepted
@@ -146,8 +158,9 @@ class Agent:
 
     @classmethod
     def of(cls, thing: Any, /, *, name: str = "", **options: Any) -> Agent:
-        """An agent of an object that an adapter recognises, such as a compiled graph of LangGraph; an Agent
-        is returned as it is.
+        """An agent of an object that an adapter recognises, such as a compiled graph of LangGraph, or of an
+        executor of the a2a-sdk (an object, a class, or a function that makes one). An Agent is returned as it
+        is.
 
         name: of the card; the adapter chooses one without it. options: those of the adapter, and the keyword
         arguments of `Agent`. Raises NoAgentError, which is a TypeError, for an object that no adapter
@@ -160,8 +173,11 @@ class Agent:
             if options:
                 raise TypeError(f"{thing!r} is an agent already, and takes no {', '.join(sorted(options))}")
             return thing
-        adapter = adapters.adapter_of(thing)
+        adapter = None if sdk.is_executor(thing) else adapters.adapter_of(thing)
         if adapter is None:
+            of_sdk = sdk.executor_in(thing)
+            if of_sdk is not None:
+                return cls(of_sdk, **options)
             raise adapters.no_agent(thing)
         made = adapter.agent_of(thing, **options)
         if not isinstance(made, Agent):
@@ -264,25 +280,21 @@ def agent(
     return make if function is None else make(function)
 
 
-def _require_executor(executor: Any) -> None:
-    """Raises TypeError for invalid executors, with advice for executors of the official SDK."""
+def _checked(executor: Any) -> AgentExecutor:
+    """The executor. Raises TypeError for an invalid one, with advice for objects of the official SDK."""
     execute = getattr(executor, "execute", None)
     name = type(executor).__name__
-    if not callable(execute):
-        raise TypeError(f"{name} is no executor: it has no method `execute(self, run)`")
+    if not callable(execute) or inspect.isclass(executor):
+        remedy = sdk.remedy(executor) or "it has no method `execute(self, run)`"
+        raise TypeError(f"{adapters.describe(executor)} is no executor: {remedy}")
     try:
         inspect.signature(execute).bind(None)
     except TypeError:
-        text = f"{name}.execute has to take one argument, the Run"
-        if any(base.__module__.partition(".")[0] == "a2a" for base in type(executor).__mro__):
-            text = (
-                f"{name} is an executor of the a2a-sdk, which only that SDK can run: serve it with the SDK,"
-                " and put"
-                " `a2a-bridge gateway URL` before it"
-            )
-        raise TypeError(text) from None
+        raise TypeError(f"{name}.execute has to take one argument, the Run") from None
     except ValueError:
-        return  # a callable without a readable signature
+        pass  # a callable without a readable signature
+    checked: AgentExecutor = executor
+    return checked
 
 
 def _skill(name: str, description: str) -> hub.AgentSkill:

@@ -30,7 +30,7 @@ from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.core.paging import history_limit, query_of
 from a2a_bridge.core.resume import number_of, offer_resume, resume_id
 from a2a_bridge.core.service import Event, Events, HandedOver, Service, no_events, open_stream
-from a2a_bridge.hosting.agent_content import ExecutorError, direct_answer, for_agent
+from a2a_bridge.hosting.agent_content import ExecutorError, direct_answer, for_agent, task_for_agent
 from a2a_bridge.hosting.decorator import Agent
 from a2a_bridge.hosting.executor import Run
 from a2a_bridge.hosting.executor_driver import EngineContext
@@ -94,6 +94,7 @@ class Engine:
             options=options,
             push=push_sender is not None and agent.card.capabilities.push_notifications,
             reply=getattr(agent.executor, "reply", None) if options.idempotent_sends else None,
+            find=self._find,
         )
         self._push = PushConfigs(agent.card, self._store.push_configs, self._snapshot, push_sender)
         self.create_task_push_notification_config = self._push.create_task_push_notification_config
@@ -249,6 +250,7 @@ class Engine:
         context_id = request.message.context_id or context_id
         shown = await run_in_worker(for_agent, request) if context.large else for_agent(request)
         run = Run(shown, context, task_id, context_id)
+        run.find = self._find
         seconds = self._options.run_timeout or self._options.silence_timeout
         limit: asyncio.Timeout | None = None
         try:
@@ -380,6 +382,18 @@ class Engine:
         if stored is None:
             raise task_not_found(task_id)
         return TaskSnapshot(stored.task, stored.last)
+
+    async def _find(
+        self, request: hub.SendMessageRequest | hub.CancelTaskRequest, context: CallContext, task_id: str
+    ) -> hub.Task | None:
+        """A task for an executor, as `Run.find_task` gives it."""
+        try:
+            snapshot = await self._snapshot(scope_of(request, context), task_id)
+        except A2AError as error:
+            if error.reason is Reason.TASK_NOT_FOUND:
+                return None
+            raise
+        return task_for_agent(snapshot.task)
 
     # ------------------------------------------------------------------ card and closing
 

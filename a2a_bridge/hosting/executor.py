@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from a2a_bridge.core import messages
@@ -29,6 +29,11 @@ _STATES: dict[str, Any] = {
 }
 _STATES = {**_STATES, **{name.replace("_", "-"): number for name, number in _STATES.items()}}
 
+#: a task of the caller of a request, by its id
+FindTask = Callable[
+    [hub.SendMessageRequest | hub.CancelTaskRequest, CallContext, str], Awaitable[hub.Task | None]
+]
+
 _NO_MESSAGE = hub.Message()
 _NO_CONFIGURATION = hub.SendMessageConfiguration()
 
@@ -42,7 +47,7 @@ class Run:
     when a caller cancels the task. The run is also cancelled in the way of asyncio.
     """
 
-    __slots__ = ("_cancelling", "cancelled", "context", "context_id", "request", "task", "task_id")
+    __slots__ = ("_cancelling", "cancelled", "context", "context_id", "find", "request", "task", "task_id")
 
     def __init__(
         self,
@@ -59,6 +64,8 @@ class Run:
         self.task = task
         self.cancelled = False
         self._cancelling: asyncio.Event | None = None
+        #: finds other tasks; set by the engine
+        self.find: FindTask | None = None
 
     # ------------------------------------------------------------------ input
 
@@ -105,6 +112,14 @@ class Run:
     def history(self) -> Sequence[hub.Message]:
         """The earlier messages of the task, the oldest first, and the message that began this run."""
         return self.task.history if self.task is not None else (self.message,)
+
+    async def find_task(self, task_id: str) -> hub.Task | None:
+        """Another task of the same caller, such as one of `message.reference_task_ids`; None if there is none
+        that the caller may see.
+        """
+        if self.find is None:
+            return None
+        return await self.find(self.request, self.context, task_id)
 
     async def wait_cancelled(self) -> None:
         """Waits until a caller cancels the task."""

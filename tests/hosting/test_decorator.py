@@ -10,7 +10,6 @@ from contextvars import ContextVar
 from typing import Annotated, Any, Optional
 
 import pytest
-from a2a.server.agent_execution import AgentExecutor as SdkExecutor
 
 from a2a_bridge import hosting
 from a2a_bridge.core.call import CallContext
@@ -367,21 +366,14 @@ def test_invalid_agents_are_rejected_at_once() -> None:
             agent(wrong)  # type: ignore[call-overload]
 
 
-def test_an_executor_of_another_sdk_is_rejected_with_the_way_to_use_it() -> None:
-    class Theirs(SdkExecutor):
-        async def execute(self, context: Any, event_queue: Any) -> None: ...
-
-        async def cancel(self, context: Any, event_queue: Any) -> None: ...
-
+def test_an_object_that_is_no_executor_is_rejected() -> None:
     class Greedy:
         async def execute(self, one: Any, two: Any) -> None: ...
 
-    with pytest.raises(TypeError, match=r"a2a-sdk.*a2a-bridge gateway URL"):
-        Agent(Theirs(), name="x")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"Greedy\.execute has to take one argument"):
-        Agent(Greedy(), name="x")  # type: ignore[arg-type]
+        Agent(Greedy(), name="x")
     with pytest.raises(TypeError, match=r"no method `execute"):
-        Agent(object(), name="x")  # type: ignore[arg-type]
+        Agent(object(), name="x")
 
 
 WHO: ContextVar[str] = ContextVar("who", default="nobody")
