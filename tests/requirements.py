@@ -94,7 +94,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "get-task",
             "GetTask returns the current task.",
-            "hosting/test_reading.py::test_a_live_task_is_shown_as_it_is_now",
+            "hosting/test_streams.py::test_a_live_task_is_shown_as_it_is_now",
         ),
         (
             "get-foreign",
@@ -122,17 +122,17 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "list-artifacts",
             "Artifacts only with includeArtifacts.",
-            "hosting/test_reading.py::test_artifacts_are_listed_when_asked_for",
+            "hosting/test_streams.py::test_artifacts_are_listed_when_asked_for",
         ),
         (
             "list-page-size",
             "A page size outside 1 to 100 is InvalidParams.",
-            "hosting/test_reading.py::test_page_sizes_are_bounded",
+            "hosting/test_streams.py::test_page_sizes_are_bounded",
         ),
         (
             "list-token",
             "A page token that the agent did not give is InvalidParams.",
-            "hosting/test_reading.py::test_a_token_that_was_not_given_is_rejected",
+            "hosting/test_streams.py::test_a_token_that_was_not_given_is_rejected",
         ),
     ),
     *_rows(
@@ -252,12 +252,12 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "history-newest",
             "historyLength limits the history to the newest messages.",
-            "hosting/test_reading.py::test_the_newest_of_the_history_is_shown",
+            "hosting/test_streams.py::test_the_newest_of_the_history_is_shown",
         ),
         (
             "history-negative",
             "A negative historyLength is InvalidParams.",
-            "hosting/test_reading.py::test_a_negative_history_length_is_rejected",
+            "hosting/test_streams.py::test_a_negative_history_length_is_rejected",
         ),
         (
             "history-stream",
@@ -385,7 +385,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
             "card-valid",
             "The card of a version has no member of another.",
             "cards/test_build.py::test_a_card_of_1_0_has_no_member_of_another_version",
-            "cards/test_readers.py::test_the_sdk_of_1_0_reads_the_content_of_1_0",
+            "cards/test_read.py::test_the_sdk_of_1_0_reads_the_content_of_1_0",
         ),
     ),
     *_rows(
@@ -416,7 +416,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "json-names",
             "ProtoJSON: names in camelCase, enums as names, as protobuf's own library reads them.",
-            "codec/test_json_format.py::test_kept_documents_decode_and_encode_as_json_format_does",
+            "codec/test_text.py::test_kept_documents_decode_and_encode_as_json_format_does",
         ),
         (
             "json-unknown",
@@ -564,7 +564,7 @@ REQUIREMENTS: tuple[Requirement, ...] = (
         (
             "v03-card",
             "The card of 0.3, as its SDK reads it.",
-            "cards/test_readers.py::test_the_sdks_of_0_3_and_0_2_read_the_card",
+            "cards/test_read.py::test_the_sdks_of_0_3_and_0_2_read_the_card",
         ),
         version="0.3.0",
     ),

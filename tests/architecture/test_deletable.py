@@ -33,7 +33,7 @@ SUBSET = (
     "tests/core",
     "tests/dialects/test_detect.py",
     "tests/dialects/test_forms.py",
-    "tests/gateway/test_tenant_rule.py",
+    "tests/gateway/test_card_rewriting.py",
     "tests/gateway/test_upstream.py",
     "tests/gateway/test_gateway.py",
     "tests/transports/test_jsonrpc_wire.py",

@@ -8,12 +8,24 @@ from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from a2a_bridge import codec
+from a2a_bridge.codec import compile_required, decoder, dumps, encoder, loads, missing_required
+from a2a_bridge.codec.budget import ALLOWANCE, LengthyError, within_budget
+from a2a_bridge.codec.decode import LONG_TEXT
 from a2a_bridge.codec.plan import plan_of
+from a2a_bridge.codec.structs import Rounded
+from a2a_bridge.codec.unknown import KEPT, drop_members, holds_members
 from a2a_bridge.pb import google_protobuf, google_rpc
 from a2a_bridge.pb import lf_a2a_v1 as a2a
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.pb.google_protobuf import ListValue, Struct, Value
+from a2a_bridge.testing.each import each
+from tests.codec.documents import CLASSES
 from tests.patience import PATIENCE
+from tests.strategies import messages
 
 FIELD = descriptor_pb2.FieldDescriptorProto
 SCALARS = {
@@ -192,3 +204,296 @@ def test_functions_are_made_once() -> None:
     assert codec.decoder(a2a.Task) is not codec.decoder(a2a.Task, keeps=True)
     assert codec.encoder(a2a.Task) is codec.encoder(a2a.Task)
     assert plan_of(a2a.Task) is plan_of(a2a.Task)
+
+
+# --- Which REQUIRED members a message lacks ---
+
+MESSAGE = a2a.Message(message_id="m", role=a2a.ROLE_USER, parts=[a2a.Part(text="")])
+
+
+@each(
+    ("message", "missing"),
+    [
+        (a2a.SendMessageRequest(), ["message"]),
+        (
+            a2a.SendMessageRequest(message=a2a.Message()),
+            ["message.messageId", "message.role", "message.parts"],
+        ),
+        (a2a.SendMessageRequest(message=MESSAGE), []),
+        (
+            a2a.Message(message_id="m", role=a2a.ROLE_USER, parts=[a2a.Part(text="x"), a2a.Part()]),
+            ["parts[1]"],
+        ),
+        (
+            a2a.SendMessageRequest(
+                message=a2a.Message(message_id="m", role=a2a.ROLE_AGENT, parts=[a2a.Part(filename="f")])
+            ),
+            ["message.parts[0]"],
+        ),
+        (a2a.Part(), [""]),
+        (a2a.Part(data=Value(null_value=0)), []),  # type: ignore[arg-type]
+        (a2a.Task(id="1"), ["status"]),
+        (a2a.Task(status=a2a.TaskStatus(message=MESSAGE)), ["id", "status.state"]),
+        (
+            a2a.Task(
+                id="1",
+                status=a2a.TaskStatus(
+                    state=a2a.TASK_STATE_WORKING, message=a2a.Message(role=a2a.ROLE_AGENT, parts=[a2a.Part()])
+                ),
+            ),
+            ["status.message.messageId", "status.message.parts[0]"],
+        ),
+        (
+            a2a.StreamResponse(
+                artifact_update=a2a.TaskArtifactUpdateEvent(
+                    task_id="t", context_id="c", artifact=a2a.Artifact(artifact_id="a")
+                )
+            ),
+            ["artifactUpdate.artifact.parts"],
+        ),
+        (a2a.ListTasksResponse(), ["tasks", "nextPageToken"]),
+        (
+            a2a.ListTasksResponse(
+                tasks=[a2a.Task(id="1", status=a2a.TaskStatus(state=a2a.TASK_STATE_WORKING))],
+                next_page_token="n",  # noqa: S106
+            ),
+            [],
+        ),
+        (
+            a2a.SendMessageRequest(
+                message=MESSAGE,
+                configuration=a2a.SendMessageConfiguration(
+                    task_push_notification_config=a2a.TaskPushNotificationConfig(
+                        authentication=a2a.AuthenticationInfo()
+                    )
+                ),
+            ),
+            [
+                "configuration.taskPushNotificationConfig.url",
+                "configuration.taskPushNotificationConfig.authentication.scheme",
+            ],
+        ),
+        (a2a.OAuthFlows(client_credentials=a2a.ClientCredentialsOAuthFlow()), ["clientCredentials.tokenUrl"]),
+        (a2a.GetExtendedAgentCardRequest(), []),
+        (Struct(), []),
+    ],
+)
+def test_missing_members_are_named_by_their_json_path(message: Any, missing: list[str]) -> None:
+    assert missing_required(message) == missing
+
+
+def test_the_values_of_maps_are_looked_into() -> None:
+    card = a2a.AgentCard(name="n")
+    card.security_schemes["key"].api_key_security_scheme.name = "k"
+    card.security_schemes["two words"].http_auth_security_scheme.SetInParent()
+    found = missing_required(card)
+    assert "securitySchemes.key.apiKeySecurityScheme.location" in found
+    assert 'securitySchemes["two words"].httpAuthSecurityScheme.scheme' in found
+
+
+def test_the_function_of_a_class_is_made_once() -> None:
+    assert compile_required(a2a.Task) is compile_required(a2a.Task)
+
+
+def test_asking_sets_nothing() -> None:
+    message = a2a.SendMessageRequest()
+    missing_required(message)
+    assert not message.HasField("message")
+    assert message.SerializeToString() == b""
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.DESCRIPTOR.name)
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_complete_messages_lack_nothing(cls: Any, data: Any) -> None:
+    assert missing_required(data.draw(messages(cls, complete=True))) == []
+
+
+# Struct, Value and ListValue: long lists, numbers of all sizes, and bytes that other writers of protobuf
+# send.
+
+_NUMBERS = st.one_of(
+    st.integers(-(2**63), 2**64 - 1),
+    st.integers(-300, 300),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([-0.0, 0.0, 2.0**53, 2.0**63, 2.0**64, -(2.0**63), 1e308]),
+)
+
+
+def _one_by_one(number: float) -> Any:
+    return encoder(Value)(Value(number_value=number))
+
+
+@given(st.lists(_NUMBERS, min_size=1, max_size=40))
+def test_a_list_of_numbers_is_the_same_as_its_numbers_one_by_one(numbers: list[float]) -> None:
+    message = decoder(ListValue)(numbers)
+    assert [one.number_value for one in message.values] == [float(number) for number in numbers]
+    assert repr(encoder(ListValue)(message)) == repr([_one_by_one(float(number)) for number in numbers])
+
+
+@given(st.lists(st.one_of(_NUMBERS, st.text(max_size=200), st.none(), st.booleans()), max_size=40))
+def test_a_list_of_anything_comes_back(items: list[Any]) -> None:
+    message = decoder(Value)({"items": items})
+    assert encoder(Value)(message) == {
+        "items": [one if type(one) is not int else float(one) for one in items]
+    }
+
+
+@pytest.mark.parametrize("numbers", [[1.0] * 20, [2**53 + 1] * 20, [1, 2.5] * 10])
+def test_nan_within_a_list_of_numbers_is_rejected(numbers: list[float]) -> None:
+    message = decoder(ListValue)(numbers)
+    message.values.add(number_value=float("nan"))
+    with pytest.raises(ValueError, match=r"\[20\]: is not a number"):
+        encoder(ListValue)(message)
+
+
+def test_integers_of_a_long_list_are_counted_when_they_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh = Rounded()
+    monkeypatch.setattr("a2a_bridge.codec.decode.rounded", fresh)
+    decoder(Struct)({"x": [2**53 + 1] * 50 + [2**60, 7]})
+    decoder(Struct)({"x": [2**53 + 1]})
+    assert fresh.count == 51
+
+
+def _field(number: int, raw_bytes: bytes) -> bytes:
+    return bytes((number << 3 | 2, len(raw_bytes))) + raw_bytes
+
+
+@each(
+    ("raw_bytes", "tree"),
+    [
+        (_field(9, b"x") + _field(1, _field(1, b"a") + _field(2, b"\x1a\x01b")), {"a": "b"}),
+        (_field(1, _field(1, b"a") + _field(2, b"\x1a\x01b" + _field(9, b"x"))), {"a": "b"}),
+        (_field(1, _field(1, b"a") + _field(2, _field(9, b"x"))), {"a": None}),
+        (_field(1, _field(1, b"a") + _field(2, b"\x2a\0" + _field(9, b"x"))), {"a": {}}),
+        (_field(1, _field(1, b"a") + _field(2, b"\x20\x01" + _field(9, b"x"))), {"a": True}),
+        (
+            _field(1, _field(1, b"a") + _field(2, b"\x32" + bytes((4,)) + b"\n\0" + b"\n\0")),
+            {"a": [None, None]},
+        ),
+        (_field(1, _field(1, b"a") + _field(2, b"\x08\x05")), {"a": None}),
+        (_field(1, _field(2, b"\x1a\x01b")), {"": "b"}),
+        (_field(1, _field(1, b"a")), {"a": None}),
+        (_field(1, _field(2, b"\x1a\x01b") + _field(1, b"a")), {"a": "b"}),
+    ],
+)
+def test_unknown_fields_and_unusual_bytes_are_read(raw_bytes: bytes, tree: Any) -> None:
+    assert encoder(Struct)(Struct.FromString(raw_bytes)) == tree
+
+
+@pytest.mark.parametrize("tree", [[1] * (ALLOWANCE + 1), [{"a": 1}] * ALLOWANCE, [[[]]] * ALLOWANCE])
+def test_values_are_counted_before_they_are_read(tree: Any) -> None:
+    message = decoder(Struct)({"x": tree})
+    with pytest.raises(LengthyError):
+        within_budget(encoder(Struct), message)
+
+
+def test_a_long_text_is_not_many_values() -> None:
+    message = decoder(Struct)({"x": "a line of text\n" * (ALLOWANCE // 2), "y": loads(b"[1,2]")})
+    assert within_budget(encoder(Struct), message)["y"] == [1, 2]
+
+
+# --- Unknown members of JSON are kept in the message, at their place, and written again ---
+
+SCHEME = {"httpAuthSecurityScheme": {"scheme": "bearer", "later": 1}, "later": 2}
+VALUES = (
+    "null",
+    "0",
+    "-1.5e-7",
+    "18446744073709551615",
+    '""',
+    '"ü 漢 😀 \\u0000 \\ud800"',
+    "[]",
+    "{}",
+    '{"a":[{"b":null},[[1]]],"messageId":7}',
+    "[" * 900 + "]" * 900,
+)
+
+decode, encode = decoder(hub.Task, keeps=True), encoder(hub.Task, keeps=True)
+
+
+def task(**members: Any) -> dict[str, Any]:
+    return {"id": "t", "status": {"state": "TASK_STATE_WORKING"}, **members}
+
+
+@each("text", VALUES)
+def test_every_value_comes_back_at_every_level(text: str) -> None:
+    value = loads(text)
+    part = {"text": "x", "later": value}
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "y"}, part], "later": value}
+    tree = task(history=[message, message], later=value, fromTheFuture=value)
+    tree["status"] |= {"message": message, "later": value}
+    assert dumps(encode(decode(tree))) == dumps(ordered(tree))
+
+
+def ordered(tree: dict[str, Any]) -> dict[str, Any]:
+    """Unknown members come last, and known ones in the order of their fields."""
+    status = tree["status"]
+    inner = {name: status[name] for name in ("state", "message", "later")}
+    names = ("id", "status", "history", "later", "fromTheFuture")
+    return {**{name: tree[name] for name in names}, "status": inner}
+
+
+def test_maps_have_them_too() -> None:
+    tree = {"name": "a", "securitySchemes": {"s": SCHEME, "": {}}, "skills": [{"id": "1", "later": 3}]}
+    made = encoder(hub.AgentCard, keeps=True)(decoder(hub.AgentCard, keeps=True)(tree))
+    assert made["securitySchemes"] == tree["securitySchemes"]
+    assert made["skills"][0]["later"] == 3
+
+
+def test_other_variants_nulls_long_texts_and_rounded_numbers_are_no_obstacle() -> None:
+    text = "a" * (LONG_TEXT + 1)
+    tree = task(context_id="c", metadata=None, later={"text": text})
+    tree["history"] = [{"message_id": "m", "parts": [{"text": text, "later": text}]}]
+    tree["artifacts"] = [{"artifactId": "a", "parts": [{"data": 2**63 + 1, "later": 2**63 + 1}]}]
+    made = encode(decode(tree))
+    assert made["later"] == {"text": text}
+    assert made["contextId"] == "c"
+    assert "context_id" not in made
+    assert "metadata" not in made
+    assert made["history"][0]["parts"][0] == {"text": text, "later": text}
+    assert made["artifacts"][0]["parts"][0]["later"] == 2**63 + 1
+
+
+def test_copies_and_bytes_keep_them_and_merging_adds_them() -> None:
+    one, other = decode(task(later=1, first=True)), decode(task(later=2))
+    copy = hub.Task()
+    copy.CopyFrom(one)
+    assert encode(hub.Task.FromString(copy.SerializeToString()))["later"] == 1
+    copy.MergeFrom(other)
+    made = encode(copy)
+    assert (made["later"], made["first"]) == (2, True)
+
+
+def test_a_member_that_has_become_a_field_is_not_written_twice() -> None:
+    message = decode(task(later=1))
+    raw_bytes = message.SerializeToString().replace(b'"later"', b'"status"').replace(b"\x0b{", b"\x0c{")
+    assert encode(hub.Task.FromString(raw_bytes)) == task()
+
+
+def test_dropping_leaves_everything_else() -> None:
+    message = decode(task(later=1, history=[{"messageId": "m", "later": 2}]))
+    other = b"\xa2\x38\x05later\xa3\x38\x08\x01\xa4\x38\xa5\x38\x01\x02\x03\x04"  # a text, a group, 32 bits
+    message.history[0].MergeFromString(other)
+    drop_members(message)
+    raw_bytes = message.SerializeToString()
+    assert not holds_members(raw_bytes)
+    assert raw_bytes.find(other) >= 0
+    assert encode(message) == task(history=[{"messageId": "m", "role": "ROLE_UNSPECIFIED", "parts": []}])
+
+
+def test_without_keeps_they_are_left_out() -> None:
+    tree = task(later=1)
+    assert decoder(hub.Task)(tree).SerializeToString() == decoder(hub.Task)(task()).SerializeToString()
+    assert encoder(hub.Task)(decode(tree)) == task()
+
+
+def test_messages_are_searched_once_the_process_keeps_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = decode(task(later=1))
+    monkeypatch.setattr(KEPT, "count", 0)
+    assert decode(task()) == hub.Task(id="t", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+    assert KEPT.count == 0
+    assert "later" not in encode(made)  # nobody has counted, so nobody searches
+    decode({"id": "another", "status": {"later": 1}})
+    assert KEPT.count
+    assert encode(made)["later"] == 1

@@ -10,6 +10,7 @@ import pytest
 
 from a2a_bridge.codec import dumps, loads
 from a2a_bridge.core import operations as ops
+from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V0_3, V1_0
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -90,3 +91,40 @@ def test_whole_numbers_leave_nothing_beside_the_answer_and_are_written_as_such(
         assert f'"metadata":{{"n":{written}}}'.encode() in dumps(
             _row(version, kind, ops.GET_TASK).encode_response(task)
         )
+
+
+# --- A response that holds none of the members it must hold one of is rejected, on every binding ---
+
+
+@each("operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE, ops.SUBSCRIBE_TO_TASK])
+@each(
+    ("kind", "wire"),
+    [
+        (JSONRPC, {}),
+        (JSONRPC, {"unknown": {"id": "t"}}),
+        (HTTP_JSON, {}),
+        (HTTP_JSON, {"jsonrpc": "2.0", "id": 1, "result": {}}),
+        (GRPC, b""),
+        (GRPC, b"\xa2\x06\x01x"),
+    ],
+)
+def test_an_empty_response_blames_the_peer(operation: Any, kind: Any, wire: Any) -> None:
+    form: Any = V1_0.form(kind)
+    with pytest.raises(A2AError) as caught:
+        form.row(operation).decode_response(wire)
+    assert (caught.value.reason, caught.value.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
+
+
+@pytest.mark.parametrize("kind", [JSONRPC, HTTP_JSON, GRPC])
+def test_a_response_with_a_member_passes(kind: Any) -> None:
+    form: Any = V1_0.form(kind)
+    row = form.row(ops.SEND_MESSAGE)
+    response = hub.SendMessageResponse(message=hub.Message(message_id="m", role=hub.ROLE_AGENT))
+    assert row.decode_response(row.encode_response(response)) == response
+
+
+@pytest.mark.parametrize("kind", [JSONRPC, HTTP_JSON, GRPC])
+def test_an_empty_page_of_tasks_is_a_response(kind: Any) -> None:
+    form: Any = V1_0.form(kind)
+    row = form.row(ops.LIST_TASKS)
+    assert row.decode_response(row.encode_response(hub.ListTasksResponse())) == hub.ListTasksResponse()

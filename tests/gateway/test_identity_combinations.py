@@ -25,7 +25,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import Files
 from tests import strategies_v0
 from tests.dialects.v0_3.test_kind_identity import without_lost
-from tests.dialects.v0_3.test_proto_identity import below, drop_empty_metadata, wild, without_default
+from tests.dialects.v0_3.test_proto_files import below, drop_empty_metadata, wild, without_default
 from tests.gateway.version_chain import Chain, Wire, Written, answered, relayed
 from tests.identity import says
 

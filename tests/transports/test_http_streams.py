@@ -29,7 +29,7 @@ from tests.transports.http_scene import (
     update,
     wire,
 )
-from tests.transports.test_http_turns import Pausing
+from tests.transports.test_http_connections import Pausing
 
 RPC = request("POST", "/", frame("SendStreamingMessage", {"message": MESSAGE}, id_="é"))
 REST = request("POST", "/message:stream", json.dumps({"message": MESSAGE}))

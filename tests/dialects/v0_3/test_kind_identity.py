@@ -14,7 +14,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from tests import strategies, strategies_v0
 from tests.dialects.v0_3.kind_hops import HOPS, ROW, check, reading
-from tests.dialects.v0_3.test_proto_identity import below, without_default
+from tests.dialects.v0_3.test_proto_files import below, without_default
 from tests.identity import says
 
 #: documents are large and slow to make: fewer than usual, and more with a profile that asks for more

@@ -1,19 +1,32 @@
-"""The addresses in a card: which are dialled, which get credentials, which are replaced."""
+"""The upstream's card with our addresses and without signatures; everything else unchanged."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from a2a_bridge import agent, serve
 from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, find
 from a2a_bridge.cards import Candidate, interface
+from a2a_bridge.codec import decoder, encoder, missing_required
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects import V1_0
+from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
+from a2a_bridge.core.service import Event, Events
+from a2a_bridge.dialects import KNOWN, V1_0, Dialect
+from a2a_bridge.gateway import (
+    note_signatures,
+    rewrite,
+    rewrite_extended_card,
+    synthesise_card,
+    without_lacking,
+)
+from a2a_bridge.gateway.connections import TenantRule
 from a2a_bridge.gateway.destinations import Destination, Destinations, move_to, place_of
 from a2a_bridge.gateway.failover import dial_failover
 from a2a_bridge.gateway.upstream import dial
@@ -21,6 +34,152 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from a2a_bridge.testing.probe import Probe, answering
 from tests.patience import PATIENCE
+
+WIRE = {
+    "name": "Bank",
+    "description": "Moves money",
+    "version": "7",
+    "supportedInterfaces": [
+        {"url": "http://10.0.0.7/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0", "tenant": "t"}
+    ],
+    "provider": {"organization": "Bank", "url": "https://bank.example"},
+    "capabilities": {
+        "streaming": False,
+        "pushNotifications": True,
+        "extensions": [{"uri": "https://x.example/1", "required": True, "params": {"level": 7}}],
+    },
+    "securitySchemes": {"key": {"apiKeySecurityScheme": {"location": "header", "name": "x-api-key"}}},
+    "securityRequirements": [{"schemes": {"key": {"list": []}}}],
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "pay", "name": "Pay", "description": "Pays", "tags": ["money"]}],
+    "signatures": [{"protected": "eyJhbGciOiJFUzI1NiJ9", "signature": "AAAA"}],
+    "iconUrl": "https://bank.example/icon.png",
+}
+
+OURS = [interface("JSONRPC", "https://front.example/"), interface("GRPC", "front.example:443")]
+
+
+def signed_card() -> hub.AgentCard:
+    return decoder(hub.AgentCard)(WIRE)
+
+
+def test_only_interfaces_and_signatures_change() -> None:
+    card = signed_card()
+    rewritten = encoder(hub.AgentCard)(rewrite(card, OURS))
+    before = encoder(hub.AgentCard)(card)
+    assert [one["url"] for one in rewritten["supportedInterfaces"]] == [
+        "https://front.example/",
+        "front.example:443",
+    ]
+    assert "signatures" not in rewritten
+    kept = set(before) - {"supportedInterfaces", "signatures"}
+    assert kept == set(rewritten) - {"supportedInterfaces"}
+    assert {key: rewritten[key] for key in kept} == {key: before[key] for key in kept}
+
+
+def test_the_card_that_was_given_stays_as_it_is() -> None:
+    card = signed_card()
+    rewrite(card, OURS)
+    assert card == signed_card()
+
+
+def test_dropped_signatures_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "a2a_bridge.gateway"):
+        note_signatures(rewrite(signed_card()))
+        assert caplog.records == []
+        note_signatures(signed_card())
+    assert len(caplog.records) == 1
+
+
+class Upstream:
+    """Answers every unary call with its card, or a task."""
+
+    async def unary(self, call: Call[Any, Any], /) -> Any:
+        return signed_card() if call.operation is GET_EXTENDED_AGENT_CARD else hub.Task(id="t")
+
+    async def stream(self, call: Call[Any, Any], /) -> Events:
+        yield Event(hub.StreamResponse())
+
+
+async def test_the_extended_card_leads_to_the_gateway_too() -> None:
+    seen = []
+
+    def interfaces(context: CallContext) -> list[hub.AgentInterface]:
+        seen.append(context)
+        return OURS
+
+    service = rewrite_extended_card(interfaces)(Upstream())
+    context = CallContext()
+    card = await service.unary(Call(GET_EXTENDED_AGENT_CARD, hub.GetExtendedAgentCardRequest(), context))
+    assert list(card.supported_interfaces) == OURS
+    assert not card.signatures
+    assert card.security_schemes == signed_card().security_schemes
+    assert seen == [context]
+    assert (await service.unary(Call(GET_TASK, hub.GetTaskRequest(), context))).id == "t"
+
+
+def test_the_least_card_is_a_valid_card() -> None:
+    card = synthesise_card(interface("GRPC", "agent.example:50051"))
+    assert missing_required(card) == []
+    assert not card.capabilities.push_notifications
+
+
+def test_an_extended_card_is_offered_where_the_agents_version_has_one() -> None:
+    card = signed_card()
+    card.capabilities.extended_agent_card = True
+    for dialect in KNOWN:
+        for kind, form in dialect.forms.items():
+            shown = without_lacking(card, dialect, kind.name)
+            has = form.row(GET_EXTENDED_AGENT_CARD) is not None
+            assert shown.capabilities.extended_agent_card is has, (dialect.version, kind.name)
+    assert card.capabilities.extended_agent_card  # the original is unchanged
+    older = Dialect("0.0", V1_0.card, {})
+    assert not without_lacking(card, older, "JSONRPC").capabilities.extended_agent_card
+
+
+# --- The tenant of an agent's interface ---
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.calls: list[Call[Any, Any]] = []
+
+    async def unary(self, call: Call[Any, Any], /) -> Any:
+        self.calls.append(call)
+        return hub.Task()
+
+    async def stream(self, call: Call[Any, Any], /) -> Events:
+        self.calls.append(call)
+        yield Event(hub.StreamResponse())
+
+
+def call_for(tenant: str, *, stream: bool = False) -> Call[Any, Any]:
+    context = CallContext(tenant=tenant)
+    if stream:
+        return Call(SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="t", tenant=tenant), context)
+    return Call(GET_TASK, hub.GetTaskRequest(id="t", tenant=tenant), context)
+
+
+async def test_where_the_interface_names_a_tenant_only_that_one_is_served() -> None:
+    upstream = Recorder()
+    rule = TenantRule(upstream, "ours")
+    calls = [call_for(tenant) for tenant in ("", "ours")]
+    for call in calls:
+        await rule.unary(call)
+    assert upstream.calls == calls
+    assert [event async for event in rule.stream(call_for("ours", stream=True))]
+    with pytest.raises(A2AError) as unary:
+        await rule.unary(call_for("theirs"))
+    with pytest.raises(A2AError) as stream:
+        await anext(rule.stream(call_for("theirs", stream=True)))
+    assert len(upstream.calls) == 3
+    for caught in (unary, stream):
+        assert caught.value.reason is Reason.INVALID_PARAMS
+        assert [one.field for one in caught.value.violations] == ["tenant"]
+
+
+# --- The addresses in a card: which are dialled, which get credentials, which are replaced ---
 
 #: hosts and their addresses; all others have none
 HOSTS = {
