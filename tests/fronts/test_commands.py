@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,12 +17,14 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
+from openai import AsyncOpenAI, DefaultAsyncHttpx2Client
 from typer.testing import CliRunner
 
 from a2a_bridge.auth import KeyFile
 from a2a_bridge.cli import app
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.certificates import new_identity
 from tests.fronts.desk import FORMS, Desk, serving
 from tests.fronts.test_mcp import ERAS, TOOL, text_of
 from tests.fronts.test_openai import chat, client, user
@@ -38,6 +41,7 @@ INITIALIZE = {
         "clientInfo": {"name": "test", "version": "1"},
     },
 }
+ACCEPT = {"Accept": "application/json, text/event-stream"}
 #: the agent of `desk_at`, and a file with its card
 At = tuple[Desk, str]
 
@@ -180,6 +184,48 @@ async def test_an_agent_in_a_file(tmp_path: Path) -> None:
     )
     async with asyncio.timeout(PATIENCE), Client(program) as mcp:
         assert text_of(await mcp.call_tool("weather", {"message": "Oslo"})) == "Oslo: 21"
+
+
+@pytest.mark.process
+async def test_an_open_stream_of_a_client_does_not_delay_the_end(desk_at: At) -> None:
+    """A client of 2025-11-25 listens as long as its session lasts."""
+    _, card = desk_at
+    grace = ("--timeout-graceful-shutdown", str(100 * PATIENCE))
+    async with create_mcp_http_client() as http, asyncio.timeout(PATIENCE):
+        async with running("mcp", card, "--http", "127.0.0.1:0", *grace) as url:
+            opened = await http.post(f"{url}/mcp", json=INITIALIZE, headers=ACCEPT)
+            session = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
+            request = http.build_request("GET", f"{url}/mcp", headers={**ACCEPT, **session})
+            listening = await http.send(request, stream=True)
+            assert listening.status_code == 200
+        assert [chunk async for chunk in listening.aiter_bytes()] == []
+
+
+@pytest.mark.process
+async def test_tls_and_limits_of_a_caller(desk_at: At, tmp_path: Path) -> None:
+    desk, card = desk_at
+    identity = new_identity()
+    certificate, key = identity.written(tmp_path, "server")
+    flags = ("--ssl-certfile", certificate, "--ssl-keyfile", key, "--max-streams", "1", "--max-parts", "2")
+    async with running("openai", card, "--http", "127.0.0.1:0", *flags) as url:
+        assert url.startswith("https://")
+        context = ssl.create_default_context(cadata=identity.certificate.decode())
+        async with AsyncOpenAI(
+            base_url=f"{url}/v1",
+            api_key="x",
+            max_retries=0,
+            http_client=DefaultAsyncHttpx2Client(verify=context, timeout=PATIENCE),
+        ) as api:
+            parts = [{"type": "text", "text": "x"}] * 3
+            with pytest.raises(openai.BadRequestError, match="at most 2 are taken"):
+                await chat(api, [user(parts)])
+            first = asyncio.create_task(chat(api, "work"))
+            await desk.working.wait()
+            with pytest.raises(openai.RateLimitError, match="more than 1 streams at once") as limited:
+                await chat(api, "hello")
+            assert limited.value.response.headers["retry-after"] == "1"
+            desk.released.set()
+            assert await first == "worked"
 
 
 #: arguments → a part of the message

@@ -45,10 +45,10 @@ def client(url: str, key: str = "none") -> AsyncOpenAI:
     return AsyncOpenAI(base_url=f"{url}/v1", api_key=key, timeout=PATIENCE)
 
 
-async def chat(api: AsyncOpenAI, messages: Messages | str, **options: Any) -> str:
+async def chat(api: AsyncOpenAI, messages: Messages | str, *, model: str = "desk", **options: Any) -> str:
     given: Any = [user(messages)] if isinstance(messages, str) else messages
-    found = await api.chat.completions.create(model="desk", messages=given, **options)
-    assert (found.choices[0].finish_reason, found.model) == ("stop", "desk")
+    found = await api.chat.completions.create(model=model, messages=given, **options)
+    assert (found.choices[0].finish_reason, found.model) == ("stop", model)
     return str(found.choices[0].message.content)
 
 
@@ -303,6 +303,9 @@ WRONG = (
     ("chat/completions", {"messages": [user("x"), assistant("y")]}, 400, "messages[1].role"),
     ("chat/completions", {"messages": [user("")]}, 400, "messages[0].content"),
     ("chat/completions", {"messages": [user(3)]}, 400, "messages[0].content"),
+    ("chat/completions", {"messages": [user("\ud800")]}, 400, "messages[0].content"),
+    ("chat/completions", {"model": "\ud800"}, 404, "model"),
+    ("chat/completions", {"n": True}, 400, "n"),
     ("chat/completions", {"messages": [user([{"type": "video"}])]}, 400, "messages[0].content[0].type"),
     ("chat/completions", {"messages": [user([{"type": "text"}])]}, 400, "messages[0].content[0].text"),
     (

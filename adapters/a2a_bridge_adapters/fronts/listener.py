@@ -19,7 +19,7 @@ from a2a_bridge.cli.gateway_flags import GatewayFlags
 from a2a_bridge.cli.running import IDLE_TIMEOUT
 from a2a_bridge.core.addresses import ListenAddress
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_adapters.fronts.callers import Application
+from a2a_bridge_adapters.fronts.callers import Application, Message, Receive, Scope, Send
 
 
 class _Server(uvicorn.Server):
@@ -46,6 +46,7 @@ class Listener:
     secure: bool
     server: _Server
     serving: asyncio.Task[None]
+    draining: asyncio.Event
     grpc: None = None
     admin: None = None
 
@@ -55,11 +56,14 @@ class Listener:
         return {}
 
     async def drain(self, grace: float) -> None:
-        """Lets requests end for `grace` seconds. May be repeated."""
-        self.server.should_exit = True
-        _, late = await asyncio.wait({self.serving}, timeout=grace)
-        if late:
-            self.server.force_exit = True
+        """Lets requests end for `grace` seconds, and streams that clients only listen to at once. May be
+        repeated.
+        """
+        if not self.draining.is_set():
+            self.draining.set()
+            # The server waits for so long, and then cancels what is left.
+            self.server.config.timeout_graceful_shutdown = max(1, round(grace))
+            self.server.should_exit = True
         await asyncio.wait({self.serving})
 
 
@@ -69,8 +73,9 @@ async def listen(app: Application, address: ListenAddress, flags: GatewayFlags) 
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     bound = socket.create_server((address.host, address.port), family=family, backlog=1024)
     certificate = flags.ssl_certfile
+    draining = asyncio.Event()
     config = uvicorn.Config(
-        app,
+        _ending_with(draining, app),
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -90,10 +95,46 @@ async def listen(app: Application, address: ListenAddress, flags: GatewayFlags) 
         if serving.done():
             await serving
         host, port = bound.getsockname()[:2]
-        listener = Listener(ListenAddress(host, port), certificate is not None, server, serving)
+        secure = certificate is not None
+        listener = Listener(ListenAddress(host, port), secure, server, serving, draining)
         try:
             yield listener
         finally:
             await listener.drain(flags.timeout_graceful_shutdown)
     finally:
         bound.close()
+
+
+def _ending_with(draining: asyncio.Event, app: Application) -> Application:
+    """An application for which the clients of GET requests leave when the listener drains: such a request of
+    MCP is a stream that lasts as long as its session.
+    """
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        async def next_message() -> Message:
+            coming = asyncio.ensure_future(receive())
+            ending = asyncio.ensure_future(draining.wait())
+            try:
+                await asyncio.wait({coming, ending}, return_when=asyncio.FIRST_COMPLETED)
+                return coming.result() if coming.done() else {"type": "http.disconnect"}
+            finally:
+                coming.cancel()
+                ending.cancel()
+
+        open_body = False
+
+        async def note_and_send(message: Message) -> None:
+            nonlocal open_body
+            is_body = message["type"] == "http.response.body"
+            open_body = bool(message.get("more_body", False)) if is_body else True
+            await send(message)
+
+        if scope["type"] != "http" or scope["method"] != "GET":
+            await app(scope, receive, send)
+            return
+        await app(scope, next_message, note_and_send)
+        if open_body and draining.is_set():
+            # To the application the client has left: the end of the response is still to be sent.
+            await send({"type": "http.response.body", "body": b""})
+
+    return application

@@ -84,8 +84,7 @@ class Call:
             raise ArgumentError(f"{unknown[0]}: there is no such argument; {', '.join(_ARGUMENTS)} are known")
         texts = {name: given.get(name, "") for name in ("message", "task", "conversation")}
         for name, value in texts.items():
-            if not isinstance(value, str):
-                raise ArgumentError(f"{name}: is text, not {type(value).__name__}")
+            check_text(name, value)
         data = given.get("data")
         if data is not None and not isinstance(data, dict):
             raise ArgumentError(f"data: is a JSON object, not {type(data).__name__}")
@@ -104,6 +103,16 @@ class Call:
             except DecodeError as error:
                 raise ArgumentError(f"data: {error}") from None
         return found
+
+
+def check_text(name: str, value: Any) -> None:
+    """Raises ArgumentError for anything but text that can be sent."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"{name}: is text, not {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ArgumentError(f"{name}: has half of a surrogate pair") from None
 
 
 def tools_of(card: hub.AgentCard) -> list[types.Tool]:
@@ -262,11 +271,8 @@ class McpFront:
             steps = 0
             late = asyncio.get_running_loop().time() + self._patience
             while True:
-                # A task that has no name yet cannot be asked for later.
-                limit = late if turn.task_id else None
                 try:
-                    async with asyncio.timeout_at(limit):
-                        update = await turn.next()
+                    update = await turn.next_until(late)
                 except TimeoutError:
                     turn.leave(cancels=False)
                     return _working(turn.task_id, turn.answer)
@@ -307,9 +313,10 @@ class McpFront:
         call: CallContext,
     ) -> types.CallToolResult:
         given = params.arguments or {}
-        task_id = given.get("task")
-        if not isinstance(task_id, str) or not task_id:
-            raise ArgumentError("task: is the id of a task, as text")
+        task_id: Any = given.get("task")
+        if not task_id:
+            raise ArgumentError("task: is missing")
+        check_text("task", task_id)
         late = asyncio.get_running_loop().time() + self._patience
         steps = 0
         while True:
@@ -373,4 +380,7 @@ def _reply_of(responses: Mapping[str, Any] | None) -> str | None:
     if not isinstance(found, types.ElicitResult) or found.action != "accept":
         return None
     value = (found.content or {}).get(_ANSWER)
-    return None if value is None else str(value)
+    if value is None:
+        return None
+    check_text(_ANSWER, str(value))
+    return str(value)

@@ -75,6 +75,8 @@ BINDING = "OPENAI"
 HEADER = "x-a2a-conversation"
 #: bytes of a request
 BODY = 16 << 20
+#: seconds for a body to come
+_BODY_TIME = 60.0
 #: characters of HEADER
 _LONGEST_NAME = 256
 #: seconds of silence after which a stream begins, and then gets a comment, so that proxies keep it open
@@ -170,6 +172,9 @@ class OpenAiFront:
             await self._route(scope, receive, send)
         except RequestError as error:
             await _send_problem(send, Problem.of(error))
+        except Exception:  # noqa: BLE001  the caller gets an error without its text
+            _log.exception("a request of OpenAI's API failed")
+            await _send_problem(send, Problem.of(internal_error()))
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not is_allowed_host(scope, self._allowed_hosts):
@@ -197,7 +202,12 @@ class OpenAiFront:
             raise RequestError(text, "model", "model_not_found", 404)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, *, is_chat: bool) -> None:
-        body = await _body(receive, self._max_body)
+        try:
+            async with asyncio.timeout(_BODY_TIME):
+                body = await _body(receive, self._max_body)
+        except TimeoutError:
+            text = f"the body has not come within {_BODY_TIME:g} s"
+            raise RequestError(text, status=408) from None
         try:
             tree = loads(body)
         except JsonSyntaxError:
@@ -351,7 +361,7 @@ class OpenAiFront:
 
 
 #: conversations of one caller with the same transcript
-_ALIKE = 100
+_ALIKE = 10
 _NO_RETRY = (b"x-should-retry", b"false")
 
 

@@ -189,7 +189,11 @@ def _split(
             raise RequestError(f"{path}.role: {role!r} is not known", f"{path}.role")
         content = one.get("content")
         if role == "user":
-            newest = tuple(_parts(content, f"{path}.content"))
+            try:
+                newest = tuple(_parts(content, f"{path}.content"))
+            except UnicodeEncodeError:
+                text = f"{path}.content: has half of a surrogate pair"
+                raise RequestError(text, f"{path}.content") from None
             said = "".join(_mark(part) for part in newest)
         else:
             said = _plain(content, f"{path}.content")

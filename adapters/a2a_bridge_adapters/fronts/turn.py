@@ -45,6 +45,8 @@ _PENDING = 64
 #: seconds between two looks at a task: the first pause, and the longest
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
+#: bytes of the answer to one message
+LARGEST = 64 << 20
 #: the errors of agents that do not stream
 _NOT_STREAMING = frozenset({Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND})
 
@@ -178,6 +180,7 @@ class Turn:
         self._pending: asyncio.Queue[Update | A2AError | None] = asyncio.Queue(_PENDING)
         self._reader: asyncio.Task[None] | None = None
         self._named = asyncio.Event()
+        self._size = 0
         #: the id of the task; empty before the agent has named it, and for a direct message
         self.task_id = message.task_id
         self.context_id = ""
@@ -230,6 +233,29 @@ class Turn:
         if found is not None:
             raise found
         return None
+
+    async def next_until(self, late: float) -> Update | None:
+        """The same until a time of the event loop, or, if the agent has named no task by then, until it does:
+        a task without a name cannot be asked for later. Raises TimeoutError.
+        """
+        try:
+            async with asyncio.timeout_at(late):
+                return await self.next()
+        except TimeoutError:
+            if self._has_task():
+                raise
+        coming, named = asyncio.ensure_future(self.next()), asyncio.ensure_future(self._named.wait())
+        try:
+            await asyncio.wait({coming, named}, return_when=asyncio.FIRST_COMPLETED)
+            if self._has_task() and not coming.done():
+                raise TimeoutError
+            return await coming
+        finally:
+            coming.cancel()
+            named.cancel()
+
+    def _has_task(self) -> bool:
+        return bool(self.task_id)
 
     @property
     def answer(self) -> Answer:
@@ -321,28 +347,42 @@ class Turn:
             yield hub.StreamResponse(message=response.message)
 
     def _take(self, event: hub.StreamResponse) -> Update | None:
-        """Takes an event over. Returns the news in it. Raises IllegalTransitionError."""
+        """Takes an event over. Returns its news. Raises IllegalTransitionError, and INVALID_AGENT_RESPONSE
+        for an answer that is too large.
+        """
         self.task_id = task_id_of(event) or self.task_id
         self.context_id = context_id_of(event) or self.context_id
         which = event.WhichOneof("payload")
+        self._size = event.ByteSize() + (0 if which == "task" else self._size)
+        if self._size > LARGEST:
+            if self.task_id:
+                self._upstream.spawn(self._upstream.cancel(self.task_id, self._context))
+            text = f"the answer is larger than {LARGEST} bytes"
+            raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
         if which == "message":
             self._direct = event.message
             self._named.set()
             return Update(tuple(event.message.parts))
         if self.task_id:
             self._named.set()
+        before = text_of(self._task.status.message)
         if which == "task":
             parts = self._snapshot(event.task)
             fold(self._task, event)
-            return Update(parts) if parts else None
+            text = self._progress()
+            return Update(parts, text) if parts or text not in ("", before) else None
         if which == "artifact_update":
             parts = self._artifact(event.artifact_update)
             fold(self._task, event)
             return Update(parts) if parts else None
         fold(self._task, event)
-        status = self._task.status
-        text = text_of(status.message) if status.state not in AT_REST else ""
+        text = self._progress()
         return Update(progress=text) if text else None
+
+    def _progress(self) -> str:
+        """What the agent says about its work."""
+        status = self._task.status
+        return text_of(status.message) if status.state not in AT_REST else ""
 
     def _snapshot(self, task: hub.Task) -> tuple[hub.Part, ...]:
         """The parts of a task that the caller does not have."""
