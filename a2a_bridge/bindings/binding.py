@@ -19,6 +19,7 @@ from importlib.metadata import entry_points
 from types import NoneType
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+from a2a_bridge.bindings.frames import Frame
 from a2a_bridge.codec.budget import ANSWER_VALUES
 from a2a_bridge.core.addresses import ListenAddress as ListenAddress  # noqa: PLC0414  a part of this interface
 from a2a_bridge.core.call import SIDE_CHANNEL
@@ -96,22 +97,6 @@ class HostOptions(HostValues):
     def __post_init__(self) -> None:
         """Raises TypeError for a field of another type."""
         check_kinds(self, _HOST_KINDS)
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A piece of traffic of a client side as it was on the wire, for diagnosis."""
-
-    #: True for a frame to the agent
-    sent: bool
-    #: request line, status line, gRPC path or gRPC status; empty for a continuation of the previous frame
-    head: str = ""
-    #: HTTP headers, metadata or trailers
-    headers: tuple[tuple[str, str], ...] = ()
-    #: the bytes; of a stream, one event or chunk
-    body: bytes = b""
-    #: the same as a message, where the bytes are not readable
-    message: Any = None
 
 
 #: (host, port) → the addresses that may be connected to. Raises OSError when there are none, A2AError to

@@ -17,7 +17,8 @@ import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from a2a_bridge.bindings.binding import DialOptions, Frame, HostOptions
+from a2a_bridge.bindings.binding import DialOptions, HostOptions
+from a2a_bridge.bindings.frames import Frame, shown_lines
 from a2a_bridge.cli import app
 from a2a_bridge.cli.commands import SUMMARIES, Command
 from a2a_bridge.cli.environment import read_variables
@@ -31,7 +32,6 @@ from a2a_bridge.core.masking import mask
 from a2a_bridge.core.option_classes import EngineOptions, HostValues, Limits, StoreOptions, UpstreamValues
 from a2a_bridge.core.options import Table, flag, options_of, taken
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_tools.client.recording import shown_lines
 
 RUNNER = CliRunner()
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from a2a_bridge.bindings.binding import Frame
+from a2a_bridge.bindings.frames import Frame
 from a2a_bridge.core.masking import Secrets
 from a2a_bridge_tools.client.recording import Recorder, calls_of
 from tests.cli.commands import command

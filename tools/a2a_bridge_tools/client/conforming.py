@@ -25,7 +25,8 @@ from urllib.parse import urlsplit
 
 import typer
 
-from a2a_bridge.bindings.binding import Frame, http_exchange
+from a2a_bridge.bindings.binding import http_exchange
+from a2a_bridge.bindings.frames import Frame
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import code_of, data, document
 from a2a_bridge.cli.values import Exit

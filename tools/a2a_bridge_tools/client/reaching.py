@@ -36,7 +36,8 @@ import typer
 
 from a2a_bridge.app import runtime
 from a2a_bridge.app.peer import Peer
-from a2a_bridge.bindings.binding import DialOptions, Frame, http_fetch, names
+from a2a_bridge.bindings.binding import DialOptions, http_fetch, names
+from a2a_bridge.bindings.frames import Frame
 from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cards.read import CardError
 from a2a_bridge.cli.connect import (

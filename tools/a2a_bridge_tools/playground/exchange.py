@@ -24,7 +24,8 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from a2a_bridge.bindings.binding import DialOptions, Frame
+from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.bindings.frames import Frame
 from a2a_bridge.cli.output import failure
 from a2a_bridge.codec import JsonSyntaxError, dumps, encoder, loads
 from a2a_bridge.core.call import Call

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from a2a_bridge.bindings.binding import DialOptions, Frame, names
+from a2a_bridge.bindings.binding import DialOptions, names
+from a2a_bridge.bindings.frames import Frame
 from a2a_bridge.cards import Candidate, select
 from a2a_bridge.cli.connect import found_at, with_user_url
 from a2a_bridge.cli.target import Target

@@ -30,7 +30,6 @@ from a2a_bridge.bindings.binding import (
     Exchange,
     Fetch,
     Fetched,
-    Frame,
     Post,
     Resolve,
     TlsFiles,
@@ -38,6 +37,7 @@ from a2a_bridge.bindings.binding import (
     unconnected_error,
 )
 from a2a_bridge.bindings.bounded import Sending
+from a2a_bridge.bindings.frames import Frame
 from a2a_bridge.bindings.memory import Arriving
 from a2a_bridge.core.call import CallContext, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason

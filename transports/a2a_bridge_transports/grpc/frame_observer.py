@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc.aio
 
-from a2a_bridge.bindings.binding import Frame
+from a2a_bridge.bindings.frames import Frame
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import Row
 
