@@ -1,0 +1,161 @@
+"""The pytest plugin, in pytest processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from a2a_bridge import agent, interface, serve
+from tests.docs.pages import DOCS, blocks
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.process
+
+HEAD = """
+import sys
+import pytest
+from a2a_bridge import Run, agent
+from a2a_bridge.ext import hub
+
+@agent(task=True)
+async def asks(run: Run):
+    if run.text == "boom":
+        raise RuntimeError("secret")
+    yield "one"
+    yield "two"
+
+@pytest.fixture
+def a2a_target():
+    return asks
+"""
+
+
+def run(folder: Path, text: str, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(text)
+    (folder / "pytest.ini").write_text(
+        "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words, "test_it.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def test_the_page(tmp_path: Path) -> None:
+    (block,) = blocks(DOCS / "testing.md", "python")
+    done = run(tmp_path, block.body)
+    assert "10 passed" in done.stdout, done.stdout
+    (shown,) = blocks(DOCS / "testing.md", "text")
+    assert "\n10 passed" in shown.body
+
+
+def test_each_binding_by_name(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        HEAD
+        + """
+def test_bindings(a2a_peer, a2a_record, a2a_agent):
+    reply = a2a_peer.send("hello")
+    assert reply.text == "onetwo"
+    events = a2a_peer.stream("hello")
+    assert [e.WhichOneof("payload") for e in events][0] == "task"
+    found = a2a_peer.run(a2a_peer.peer.get_task(hub.GetTaskRequest(id=reply.task.id)))
+    assert found.id == reply.task.id
+    heads = " ".join(frame.head for frame in a2a_record if frame.sent)
+    assert {"JSONRPC": "POST / ", "HTTP+JSON": "POST /message:send", "GRPC": "SendMessage"}[a2a_peer.binding] in heads
+    with pytest.raises(LookupError, match="no interface of NONE"):
+        a2a_agent.url("NONE")
+
+async def test_in_a_coroutine(a2a_peer):
+    assert a2a_peer.send("hello").text == "onetwo"
+""",
+        "-vv",
+    )
+    assert "6 passed" in done.stdout, done.stdout
+    assert set(re.findall(r"test_bindings\[(.*?)\] PASSED", done.stdout)) == {"JSONRPC", "HTTP+JSON", "GRPC"}
+
+
+def test_a_failed_test_shows_its_frames(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        HEAD
+        + """
+def test_wrong(a2a_peer):
+    assert a2a_peer.send("hello").text == "three"
+
+def test_right(a2a_peer):
+    a2a_peer.send("quiet")
+""",
+    )
+    assert "3 failed, 3 passed" in done.stdout
+    assert done.stdout.count("- A2A frames -") == 3
+    assert "> POST / HTTP/1.1" in done.stdout
+    assert "> /lf.a2a.v1.A2AService/SendMessage" in done.stdout
+    assert "quiet" not in done.stdout.replace("test_right", "")
+
+
+async def test_a_running_agent(tmp_path: Path) -> None:
+    """Only its bindings are called, also by its URL."""
+
+    @agent
+    async def echo(text: str) -> str:
+        return text
+
+    async with serve(echo, [interface("JSONRPC")]) as server:
+        text = f"""
+import pytest
+
+@pytest.fixture
+def a2a_target():
+    return "http://{server.http}"
+
+def test_it(a2a_peer):
+    assert a2a_peer.send("hello").text == "hello"
+"""
+        done = await asyncio.to_thread(run, tmp_path, text, "-rs")
+    assert "1 passed, 2 skipped" in done.stdout, done.stdout
+    assert "the agent has no interface of GRPC" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def test_it(a2a_peer): pass", "a2a_target is not defined. Define it"),
+        (
+            "import pytest\n@pytest.fixture\ndef a2a_target(): return object()\ndef test_it(a2a_peer): pass",
+            "Error: ",
+        ),
+    ],
+    ids=["none", "no agent"],
+)
+def test_what_is_missing_is_said(tmp_path: Path, text: str, said: str) -> None:
+    done = run(tmp_path, text)
+    assert "3 errors" in done.stdout
+    assert said in done.stdout
+
+
+def test_other_tests_pay_nothing(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+import sys
+
+def test_it():
+    loaded = {name for name in sys.modules if name.startswith("a2a_bridge")}
+    assert loaded == {"a2a_bridge", "a2a_bridge.testing", "a2a_bridge.testing.plugin"}
+""",
+    )
+    assert "1 passed" in done.stdout, done.stdout
+    fixtures = run(tmp_path, "", "--fixtures").stdout
+    assert {"a2a_target", "a2a_agent", "a2a_peer", "a2a_record"} <= set(
+        re.findall(r"^(a2a_\w+) --", fixtures, re.MULTILINE)
+    )
