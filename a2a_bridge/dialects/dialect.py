@@ -19,6 +19,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 
+from google.protobuf.message import Message
+
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, CallContext
@@ -237,6 +239,13 @@ class Form(Generic[Address, Wire]):
     #: (body of an encoded error, the caller's parameters) -> a body that this caller can read; None for no
     #: change
     shape_error: Callable[[Any, Mapping[str, str]], Any] | None = None
+    #: the request and the response of operations whose JSON is ProtoJSON of other messages than those of the
+    #: operation, for `openapi`
+    messages: Mapping[ops.Operation[Any, Any], tuple[type[Message], type[Message]]] = field(
+        default_factory=dict
+    )
+    #: names of members that differ from those of their proto, such as `TaskStatus.message`, for `openapi`
+    json_names: Mapping[str, str] = field(default_factory=dict)
 
     def encoder(self, *, declared: bool) -> Callable[[A2AError], ErrorReply[Wire]]:
         """The error encoder for a caller that sends A2A-Version, or for one that does not."""

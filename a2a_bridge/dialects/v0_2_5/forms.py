@@ -83,6 +83,13 @@ def _tasks(tree: Any) -> Any:
     return [_task(one) for one in tree] if type(tree) is list else tree
 
 
+#: the same for documents: member of 0.3 → member of 0.2.5
+_NAMES = {
+    "SendMessageRequest.message": "request",
+    "SendMessageResponse.message": "msg",
+    "StreamResponse.message": "msg",
+    "TaskStatus.message": "update",
+}
 _ABOUT_TASKS = ("task", "statusUpdate", "status_update")
 
 _REQUESTS: Mapping[Any, Rename] = {ops.SEND_MESSAGE: _sent, ops.SEND_STREAMING_MESSAGE: _sent}
@@ -131,7 +138,7 @@ JSONRPC_FORM: Form[str, Any] = replace(
 
 
 def _http_json(newer: Form[HttpAddress, Any]) -> Form[HttpAddress, Any]:
-    return replace(newer, rows=tuple(older(row) for row in newer.rows))
+    return replace(newer, rows=tuple(older(row) for row in newer.rows), json_names=_NAMES)
 
 
 def _grpc(newer: Form[str, bytes]) -> Form[str, bytes]:

@@ -21,7 +21,7 @@ JSONRPC_FORM: Form[str, Any] = Form(
 )
 
 HTTP_JSON_FORM: Form[HttpAddress, Any] = Form(
-    http_rows.ROWS, errors.encode_http_json, errors.decode_http_json
+    http_rows.ROWS, errors.encode_http_json, errors.decode_http_json, messages=http_rows.MESSAGES
 )
 
 GRPC_FORM: Form[str, bytes] = Form(

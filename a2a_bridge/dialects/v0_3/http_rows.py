@@ -22,6 +22,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from google.protobuf.message import Message
+
 from a2a_bridge.codec import Json, JsonObject, decoder, encoder
 from a2a_bridge.codec.values import base64_wire, describe
 from a2a_bridge.core import operations as ops
@@ -53,6 +55,7 @@ from a2a_bridge.dialects.v0_3.proto_rows import (
 from a2a_bridge.dialects.v0_3.push import TASK_CONFIG
 from a2a_bridge.dialects.v0_3.requests import CANCEL
 from a2a_bridge.dialects.v0_3.side_channel import Channel, of_list, of_tree
+from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.peers import Files, caller
@@ -497,3 +500,21 @@ ROWS: tuple[HttpRow, ...] = tuple(
     _with_variants(choose_row({files: rows[operation] for files, rows in _PROTO.items()}, _first_file))
     for operation in _PROTO[Files.AUTO]
 )
+
+#: the messages of a2a.v1 in requests and responses. GET /v1/tasks is not among them: it is no operation of
+#: the proto, and its response is a bare array
+MESSAGES: Mapping[ops.Operation[Any, Any], tuple[type[Message], type[Message]]] = {
+    ops.SEND_MESSAGE: (v0.SendMessageRequest, v0.SendMessageResponse),
+    ops.SEND_STREAMING_MESSAGE: (v0.SendMessageRequest, v0.StreamResponse),
+    ops.GET_TASK: (v0.GetTaskRequest, v0.Task),
+    ops.CANCEL_TASK: (v0.CancelTaskRequest, v0.Task),
+    ops.SUBSCRIBE_TO_TASK: (v0.TaskSubscriptionRequest, v0.StreamResponse),
+    ops.CREATE_PUSH_CONFIG: (v0.CreateTaskPushNotificationConfigRequest, v0.TaskPushNotificationConfig),
+    ops.GET_PUSH_CONFIG: (v0.GetTaskPushNotificationConfigRequest, v0.TaskPushNotificationConfig),
+    ops.LIST_PUSH_CONFIGS: (
+        v0.ListTaskPushNotificationConfigRequest,
+        v0.ListTaskPushNotificationConfigResponse,
+    ),
+    ops.DELETE_PUSH_CONFIG: (v0.DeleteTaskPushNotificationConfigRequest, Empty),
+    ops.GET_EXTENDED_AGENT_CARD: (v0.GetAgentCardRequest, v0.AgentCard),
+}

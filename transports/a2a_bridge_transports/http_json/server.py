@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
+from urllib.parse import parse_qsl
 
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.bindings.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.bindings.traffic import received_bytes, sent_bytes
 from a2a_bridge.codec import JsonSyntaxError
 from a2a_bridge.core.call import Call, CallContext
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.core.service import Event, Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, HttpAddress, Row
 from a2a_bridge.dialects.signed_extras import dumps, loads
@@ -41,6 +42,9 @@ from a2a_bridge_transports._http.serving import (
 )
 from a2a_bridge_transports.http_json import wire
 
+#: of the OpenAPI document, below the mount
+OPENAPI_PATH = "/openapi.json"
+
 
 class HttpJsonServer(ServerSide[wire.Routes]):
     """A service below one path.
@@ -68,6 +72,8 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             if not isinstance(match, wire.Match):
                 found = {known.dialect: known.index.match(method, path) for known in self.tables}
                 having = [known for known in self.tables if isinstance(found[known.dialect], wire.Match)]
+                if not having and path == OPENAPI_PATH and method == "GET":
+                    return self._openapi(request)
                 if not having:
                     return _options(method, found.values(), _nothing_at(self.tables, method, path))
             principal = await self.principal(request) if self.authenticate is not None else None
@@ -117,6 +123,19 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             failed = self.failure(request, error, name)
             self.note_rejected(request, context, name, failed)
             return self.error(request, table or self.presume(request, having), context, failed, row)
+
+    def _openapi(self, request: Request) -> Reply:
+        """The document of the version that a request names as `version`, or of the newest version. Raises
+        INVALID_PARAMS for another version.
+        """
+        from a2a_bridge.dialects.openapi import openapi  # not for servers that nobody asks
+
+        known = {table.dialect.version: table.dialect for table in self.tables}
+        named = [value for name, value in parse_qsl(request.query) if name == "version"]
+        version = named[0] if named else next(iter(known))
+        if len(named) > 1 or version not in known:
+            raise invalid_params("version", f"is none of the versions here: {', '.join(known)}")
+        return Reply(200, JSON, dumps(openapi(known[version])))
 
     def error(
         self,
