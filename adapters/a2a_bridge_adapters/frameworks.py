@@ -42,3 +42,4 @@ class FrameworkAdapter:
 
 
 LANGGRAPH = FrameworkAdapter("langgraph", "langgraph", "langgraph")
+PYDANTIC_AI = FrameworkAdapter("pydantic_ai", "pydantic_ai", "pydantic-ai")

@@ -99,4 +99,7 @@ class Adapted:
     packages: tuple[str, ...] = ()
 
 
-ADAPTED = (Adapted("langgraph", "LangGraph", "langgraph", "langgraph_graph.py:graph", ("langchain",)),)
+ADAPTED = (
+    Adapted("langgraph", "LangGraph", "langgraph", "langgraph_graph.py:graph", ("langchain",)),
+    Adapted("pydantic-ai", "Pydantic AI", "pydantic-ai-slim", "pydantic_ai_agent.py:agent"),
+)

@@ -1,0 +1,237 @@
+"""A stand-in for Pydantic AI: an agent with tools, whose model does what the newest message says.
+
+It has the interface of pydantic-ai 2.68 that the adapter uses, and its rules: the caller keeps the history, an open
+call needs its result before the next prompt, and the first text of a part is in its start. `make frameworks` runs the
+same checks with the real package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from a2a_bridge.ext import hub
+from pydantic_ai.messages import (
+    FilePart,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+
+
+class UserError(RuntimeError): ...
+
+
+class NativeOutput: ...
+
+
+class PromptedOutput: ...
+
+
+@dataclass
+class BinaryContent:
+    data: bytes
+    media_type: str
+    identifier: str | None = None
+
+
+@dataclass
+class FileUrl:
+    url: str
+    media_type: str | None = None
+
+
+class ImageUrl(FileUrl): ...
+
+
+class AudioUrl(FileUrl): ...
+
+
+class VideoUrl(FileUrl): ...
+
+
+class DocumentUrl(FileUrl): ...
+
+
+@dataclass
+class ToolApproved:
+    override_args: dict[str, Any] | None = None
+
+
+@dataclass
+class ToolDenied:
+    message: str = "The tool call was denied."
+
+
+@dataclass
+class DeferredToolRequests:
+    calls: list[Any] = field(default_factory=list)
+    approvals: list[Any] = field(default_factory=list)
+
+    def kind(self, tool_call_id: str) -> str:
+        assert any(call.tool_call_id == tool_call_id for call in self.calls)
+        return "question"
+
+
+@dataclass
+class DeferredToolResults:
+    calls: dict[str, Any] = field(default_factory=dict)
+    approvals: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class PartStartEvent:
+    index: int
+    part: Any
+
+
+@dataclass
+class PartDeltaEvent:
+    index: int
+    delta: Any
+
+
+@dataclass
+class FunctionToolResultEvent:
+    part: Any
+
+
+@dataclass
+class AgentRunResultEvent:
+    result: Any
+
+
+@dataclass
+class AgentRunResult:
+    output: Any
+    messages: list[Any]
+
+    def all_messages(self) -> list[Any]:
+        return list(self.messages)
+
+
+class Agent:
+    __module__ = "pydantic_ai.agent"
+
+    def __init__(self, *, output_type: Any = str, outputs: dict[str, Any] | None = None) -> None:
+        self.name = "scripted"
+        self.output_type = output_type
+        self.outputs = outputs or {}
+        self.deps: list[Any] = []
+
+    @asynccontextmanager
+    async def run_stream_events(
+        self,
+        prompt: Any = None,
+        *,
+        message_history: Any = (),
+        deferred_tool_results: DeferredToolResults | None = None,
+        deps: Any = None,
+    ) -> AsyncIterator[AsyncIterator[Any]]:
+        self.deps.append(deps)
+        events = self._events(list(message_history), prompt, deferred_tool_results)
+        try:
+            yield events
+        finally:
+            await events.aclose()  # type: ignore[attr-defined]
+
+    async def _events(
+        self, history: list[Any], prompt: Any, results: DeferredToolResults | None
+    ) -> AsyncIterator[Any]:
+        open_calls = _open_calls(history)
+        if results is not None:
+            assert {*results.calls, *results.approvals} == {call.tool_call_id for call in open_calls}
+            history.append(ModelRequest([_result(call, results) for call in open_calls]))
+        elif open_calls:
+            raise UserError("a prompt after unprocessed tool calls")
+        else:
+            history.append(ModelRequest([UserPromptPart(prompt)]))
+        while True:
+            response = ModelResponse()
+            async for part in self._said(history):
+                if not isinstance(part, TextPart):
+                    response.parts.append(part)
+                    yield PartStartEvent(len(response.parts) - 1, part)
+                elif not response.parts:
+                    response.parts.append(TextPart(part.content))
+                    yield PartStartEvent(0, part)
+                else:
+                    response.parts[0].content += part.content
+                    yield PartDeltaEvent(0, TextPartDelta(part.content))
+            history.append(response)
+            calls = response.tool_calls
+            if not calls:
+                text = "".join(one.content for one in response.parts if isinstance(one, TextPart))
+                yield AgentRunResultEvent(AgentRunResult(self.outputs.get(text, text), history))
+                return
+            if calls[0].tool_name == "report":
+                made = ToolReturnPart("report", "written", calls[0].tool_call_id)
+                made.metadata = hub.Part(raw=b"a,b\n", media_type="text/csv", filename="table.csv")
+                yield FunctionToolResultEvent(made)
+                history.append(ModelRequest([made]))
+                continue
+            asked = calls[0].tool_name == "question"
+            requests = DeferredToolRequests(calls if asked else [], [] if asked else calls)
+            yield AgentRunResultEvent(AgentRunResult(requests, history))
+            return
+
+    async def _said(self, history: list[Any]) -> AsyncIterator[Any]:
+        newest = history[-1].parts
+        prompt = next((part.content for part in newest if isinstance(part, UserPromptPart)), None)
+        if prompt is None:
+            told = [f"got {one.content}" if one.tool_name == "question" else one.content for one in newest]
+            yield TextPart("done: " + ", ".join(told))
+            return
+        if not isinstance(prompt, str):
+            for one in prompt:
+                yield TextPart(f"image {one.media_type}" if isinstance(one, BinaryContent) else str(one))
+            return
+        match prompt:
+            case "chunks":
+                for word in ("one ", "two ", "three"):
+                    yield TextPart(word)
+            case "recall":
+                parts = [part for one in history if isinstance(one, ModelRequest) for part in one.parts]
+                yield TextPart(",".join(one.content for one in parts if isinstance(one, UserPromptPart)))
+            case "slow":
+                yield TextPart("begun")
+                await asyncio.Event().wait()
+            case "crash":
+                raise RuntimeError("a secret of the framework")
+            case "approve" | "both":
+                for path in ("x",) if prompt == "approve" else ("x", "y"):
+                    yield ToolCallPart("delete", {"path": path}, f"call-{path}")
+            case "question" | "file":
+                yield ToolCallPart("report" if prompt == "file" else prompt, {}, "call")
+            case "picture":
+                yield FilePart(BinaryContent(b"\x89PNG", "image/png"))
+            case text:
+                yield TextPart(f"data {text}" if text.startswith("{") else f"heard {text}")
+
+
+def _open_calls(history: list[Any]) -> list[ToolCallPart]:
+    if not history or not isinstance(history[-1], ModelResponse):
+        return []
+    return history[-1].tool_calls
+
+
+def _result(call: ToolCallPart, results: DeferredToolResults) -> ToolReturnPart:
+    made = ToolReturnPart(call.tool_name, "", call.tool_call_id)
+    if call.tool_name == "question":
+        made.content = results.calls[call.tool_call_id]
+        return made
+    match results.approvals[call.tool_call_id]:
+        case ToolApproved(override_args):
+            made.content = f"deleted {(override_args or call.args)['path']}"
+        case ToolDenied(message):
+            made.content = message
+        case verdict:
+            raise TypeError(verdict)
+    return made
