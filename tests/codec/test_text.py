@@ -85,8 +85,13 @@ def test_a_syntax_error_is_a_value_error_with_a_position() -> None:
         codec.loads(b"{\n  x: 1\n}")
     with pytest.raises(codec.JsonSyntaxError, match="UTF-8"):
         codec.loads(b"\xff")
+
+
+@each("read", READERS)
+@each("data", [b"", b"  "])
+def test_an_empty_document_is_named(read: Callable[[bytes], Any], data: bytes) -> None:
     with pytest.raises(codec.JsonSyntaxError, match="empty"):
-        codec.loads(b"  ")
+        read(data)
 
 
 @pytest.mark.parametrize("text", ['"\ud800"', "\udfff", "\ufeff1"])
