@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from a2a_bridge.core.agent_api import Client
     from a2a_bridge.core.errors import A2AError, Reason
     from a2a_bridge.hosting import Agent, Run, agent
+    from a2a_bridge.hosting.programs import Program
 
 _HOMES = {
     "A2AError": ("a2a_bridge.core.errors", "A2AError"),
     "Agent": ("a2a_bridge.hosting", "Agent"),
     "Client": ("a2a_bridge.core.agent_api", "Client"),
+    "Program": ("a2a_bridge.hosting.programs", "Program"),
     "Reason": ("a2a_bridge.core.errors", "Reason"),
     "Run": ("a2a_bridge.hosting", "Run"),
     "add_to_server": ("a2a_bridge.app.runtime", "add_to_server"),
@@ -37,6 +39,7 @@ __all__ = [
     "A2AError",
     "Agent",
     "Client",
+    "Program",
     "Reason",
     "Run",
     "__version__",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
@@ -103,6 +104,9 @@ class _TakesAsIs:
             if getattr(one, "type", None) is None and not isinstance(one.process_value, partial):
                 kind = _kind(declared[one.name].annotation) if one.name in declared else None
                 one.process_value = partial(_value, one, one.process_value, kind)
+        for one in parameters:
+            if one.name in _options_with_words(self):
+                one.value_from_envvar = partial(_words_of_variable, one)
         return parameters
 
 
@@ -125,6 +129,55 @@ def _value(parameter: Any, process: Callable[[Any, Any], Any], kind: Any, contex
             text = f"{value!r} is not one of {known}"
             raise typer.BadParameter(text, ctx=context, param=parameter) from None
     return value if parameter.callback is None else parameter.callback(context, parameter, value)
+
+
+def _options_with_words(command: Any) -> set[str]:
+    """The names of the options that take several words."""
+    declared = getattr(command.callback, "options", {})
+    return {name for name, one in declared.items() if one.described.words}
+
+
+def _words_of_variable(parameter: Any, context: Any) -> list[str] | None:
+    """The words in a variable, as a shell would read them."""
+    text = parameter.resolve_envvar_value(context)
+    if text is None:
+        return None
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{str(error).lower()} in {parameter.envvar}", param=parameter) from None
+
+
+def _each_by_itself(command: Any, context: Any, words: list[str]) -> list[str]:
+    """The words of a command line in which each word of an option that takes several has its flag: for
+    `--exec PROG ARG --http :0` these are `--exec=PROG --exec=ARG --http :0`.
+
+    The words of such an option end before the next flag of the command with two dashes; after `--`, which is
+    left out, all words are the option's.
+    """
+    names = _options_with_words(command)
+    if not names:
+        return words
+    parameters = command.get_params(context)
+    flags = {flag for one in parameters for flag in (*one.opts, *one.secondary_opts) if flag.startswith("--")}
+    takers = {flag for one in parameters if one.name in names for flag in one.opts}
+    result: list[str] = []
+    taker, rest = "", iter(words)
+    for word in rest:
+        flag, equals, value = word.partition("=")
+        if flag in takers:
+            taker, first = flag, [value] if equals else []
+            result += [f"{taker}={one}" for one in first]
+        elif taker and word == "--":
+            result += [f"{taker}={one}" for one in rest]
+        elif word == "--":
+            result += [word, *rest]
+        elif taker and flag not in flags:
+            result.append(f"{taker}={word}")
+        else:
+            taker = ""
+            result.append(word)
+    return result
 
 
 def _arguments(command: Any, words: list[str]) -> list[str]:
@@ -168,6 +221,7 @@ class Command(_TakesAsIs, Helpful, TyperCommand):
                 from a2a_bridge.cli.environment import take_environment
 
                 take_environment(context, self.params, args)
+            args = _each_by_itself(self, context, args)
             left: list[str] = super().parse_args(context, args)
         except _UsageError as error:
             _advise(error, context, words)

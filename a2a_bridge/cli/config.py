@@ -166,8 +166,9 @@ def reading_of(context: typer.Context, command: Served | None, file: Path | None
 
 
 def meant_by(tree: Mapping[str, Any]) -> Served:
-    """The command that a file is for: its agents are in Python code, or are called."""
+    """The command that a file is for: its agents are in Python code or programs, or are called."""
     agents = tree.get("agents")
-    if isinstance(agents, dict) and any(isinstance(one, dict) and "agent" in one for one in agents.values()):
+    tables = [one for one in agents.values() if isinstance(one, dict)] if isinstance(agents, dict) else []
+    if "exec" in tree or any("agent" in one or "exec" in one for one in tables):
         return Served.SERVE
     return Served.GATEWAY

@@ -277,7 +277,7 @@ def _host(
             f"several agents cannot share it; [agents.{name}] store = … names one of its own",
             param_hint="--store",
         )
-    agent, listening = load_agent(settings.agent, flags)
+    agent, listening = load_agent(settings.agent, flags, name)
 
     interfaces = _interfaces(settings, listening)
     entry = hosted(name, agent, _own(listening), interfaces, names=names, at_root=only)

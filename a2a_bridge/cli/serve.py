@@ -1,4 +1,4 @@
-"""`a2a-bridge serve`: serves an agent from Python code over every binding."""
+"""`a2a-bridge serve`: serves an agent from Python code, or a program, over every binding."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ def serve(
 
       a2a-bridge serve weather.py
 
-      a2a-bridge serve my.package:agent --http 0.0.0.0:8080 --public-url https://agent.example
+      a2a-bridge serve my.package:agent --public-url https://agent.example
+
+      a2a-bridge serve --http 0.0.0.0:8080 --exec ./agent.sh
     """
-    check_target(target, flags.agents, "AGENT")
+    check_target(target, flags.agents, "AGENT", flags.exec)
     check_one_process(flags)
     note_open(flags)
     run_in_envoy_if_requested(context, flags)
@@ -61,13 +63,13 @@ def serve(
     from a2a_bridge.cli.server_options import load_agent
 
     use_bridge_key(flags.bridge_key)
-    if target is None:
+    if target is None and not flags.exec:
         from a2a_bridge.cli.configured_agents import SERVE, serve_all
 
         with guard("the agents"):
             run_on(flags.loop, serve_all(SERVE, flags, reloader))
         return
-    with guard(target):
+    with guard(target or "the program"):
         agent, listening = load_agent(target, flags)
         listening.follow(reloader)
         options, interfaces = listening.options, listening.interfaces

@@ -18,8 +18,15 @@ from typing import Any, TypeVar
 import typer
 
 from a2a_bridge.cli.flags import BridgeKeyFlags, StoreKeyFlags
-from a2a_bridge.core.option_classes import EngineOptions, HostValues, Limits, ServeValues, StoreOptions
-from a2a_bridge.core.options import Table, flag, of, required, table
+from a2a_bridge.core.option_classes import (
+    EngineOptions,
+    HostValues,
+    Limits,
+    ProgramOptions,
+    ServeValues,
+    StoreOptions,
+)
+from a2a_bridge.core.options import Table, flag, of, table
 
 #: the operations and groups that `auth.rules` knows. That module loads protobuf, and a supervisor reads
 #: rules, too; a test compares
@@ -390,9 +397,18 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
 
 @dataclass(frozen=True, kw_only=True)
 class ServedAgent(Table):
-    """One `[agents.NAME]` of `serve`."""
+    """One `[agents.NAME]` of `serve`. Raises ValueError unless it has either code or a program."""
 
-    agent: str = required("file.py, file.py:agent or package.module:agent.", "AGENT")
+    agent: str = flag("", "file.py, file.py:agent or package.module:agent.", "AGENT")
+    exec: list[str] | None = flag(
+        None, "The program of the agent, and its arguments.", "PROG ARG…", words=True
+    )
+    exec_name: str = flag("", "Name of the agent of a program; default: that of the table.", "NAME")
+    exec_description: str = flag("", "Description of the agent of a program.", "TEXT")
+    exec_env: list[str] | None = of(ProgramOptions, "env", default=None)
+    exec_concurrency: int = of(ProgramOptions, "concurrency")
+    exec_timeout: float = of(ProgramOptions, "timeout")
+    exec_max_output: int = of(ProgramOptions, "max_output")
     host: str = flag(
         "", "Host name of calls that are for this agent; over gRPC with Envoy only.", "HOST", unique=True
     )
@@ -407,11 +423,34 @@ class ServedAgent(Table):
     max_calls: int = of(Limits, "calls", default=0)
     max_streams: int = of(Limits, "streams", default=0)
 
+    def __post_init__(self) -> None:
+        if bool(self.agent) == bool(self.exec):
+            text = (
+                "needs agent, or exec" if not self.agent else "has agent and exec; each agent has one of them"
+            )
+            raise ValueError(text)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServeFlags(ServerFlags):
     """The flags of `serve`."""
 
+    exec: list[str] | None = flag(
+        None,
+        "Serve this program: all words up to the next flag of serve.",
+        "PROG ARG…",
+        group="Program",
+        common=True,
+        words=True,
+    )
+    exec_env: list[str] | None = of(ProgramOptions, "env", default=None)
+    exec_concurrency: int = of(ProgramOptions, "concurrency")
+    exec_timeout: float = of(ProgramOptions, "timeout")
+    exec_max_output: int = of(ProgramOptions, "max_output")
+    exec_name: str = flag(
+        "", "Name of the agent of --exec; default: that of the program.", "NAME", group="Program"
+    )
+    exec_description: str = flag("", "Description of the agent of --exec.", "TEXT", group="Program")
     store: str = flag(
         "",
         "Task store: sqlite:///PATH, postgresql://…, or memory:// (lost at exit).",
@@ -446,8 +485,17 @@ class ServeFlags(ServerFlags):
     max_history: int = of(EngineOptions, "history")
 
 
-def check_target(target: str | None, agents: Mapping[str, Any], argument: str) -> None:
-    """Raises typer.BadParameter unless either the argument of a command or its file names an agent."""
+def check_target(
+    target: str | None, agents: Mapping[str, Any], argument: str, program: list[str] | None = None
+) -> None:
+    """Raises typer.BadParameter unless either the argument of a command, its file or its program is an
+    agent.
+    """
+    if program and (target is not None or agents):
+        other = argument if target is not None else "the tables [agents.NAME]"
+        raise typer.BadParameter(f"{other} and --exec are both given; leave one out", param_hint="--exec")
+    if program:
+        return
     if target is not None and agents:
         text = f"the file of --config has agents already; leave {argument} or --config out"
         raise typer.BadParameter(text, param_hint=argument)

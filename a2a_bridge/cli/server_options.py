@@ -6,6 +6,8 @@ It opens no socket and no store.
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +32,7 @@ from a2a_bridge.cli.usage import UsageRecorder
 from a2a_bridge.cli.values import Exit, file_text, listen_address, parse_dialect, text_or_file
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.cluster.nats_bus import split_server
-from a2a_bridge.core.option_classes import EngineOptions, StoreOptions
+from a2a_bridge.core.option_classes import EngineOptions, ProgramOptions, StoreOptions
 from a2a_bridge.core.options import taken
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.hosting import Agent
@@ -40,6 +42,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
 from a2a_bridge.push.notification import Signer
 from a2a_bridge.push.secrets import Vault, keys_in
+
+logger = logging.getLogger("a2a_bridge.cli.serve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,8 +338,9 @@ def file_name(name: str) -> str:
     return f"{plain or 'agent'}-{digest}.db"
 
 
-def load_agent(code: str, flags: ServeFlags) -> tuple[Agent, ListenOptions]:
-    """The agent in code, which is loaded, and the options to serve it with.
+def load_agent(code: str | None, flags: ServeFlags, name: str = "") -> tuple[Agent, ListenOptions]:
+    """The agent in code, which is loaded, or of a program, and the options to serve it with. code: None, or
+    empty, for a program. name: of the agent of a program that is given no other one.
 
     Raises BadTargetError, typer.BadParameter, and typer.Exit.
     """
@@ -345,17 +350,7 @@ def load_agent(code: str, flags: ServeFlags) -> tuple[Agent, ListenOptions]:
     )
     check_cluster(flags)
     push = push_options(flags)
-    parsed = parse(code)
-    if not parsed.is_code:
-        if parsed.sort is TargetKind.CARD and not code.endswith(".json"):
-            text = f"{code} is no Python file; name one that has an agent: FILE.py"
-            raise typer.BadParameter(text, param_hint="AGENT")
-        raise fail(
-            Exit.USAGE,
-            f"{code} is {parsed.sort.value}; serve needs Python code",
-            f"a2a-bridge gateway {code}",
-        )
-    agent = load(parsed, **({} if flags.card is None else {"card": card_file(flags.card)}))
+    agent = _of_code(code, flags) if code else _of_program(flags, name)
     open_logging(flags)
     options = replace(
         listening.options,
@@ -367,3 +362,37 @@ def load_agent(code: str, flags: ServeFlags) -> tuple[Agent, ListenOptions]:
     )
     check_card(agent, options)
     return agent, replace(listening, options=options)
+
+
+def _of_code(code: str, flags: ServeFlags) -> Agent:
+    """The agent in code. Raises as `load_agent` does."""
+    parsed = parse(code)
+    if not parsed.is_code:
+        if parsed.sort is TargetKind.CARD and not code.endswith(".json"):
+            text = f"{code} is no Python file; name one that has an agent: FILE.py"
+            raise typer.BadParameter(text, param_hint="AGENT")
+        raise fail(
+            Exit.USAGE,
+            f"{code} is {parsed.sort.value}; serve needs Python code",
+            f"a2a-bridge gateway {code}",
+        )
+    return load(parsed, **({} if flags.card is None else {"card": card_file(flags.card)}))
+
+
+def _of_program(flags: ServeFlags, name: str) -> Agent:
+    """The agent of `--exec`. Raises typer.BadParameter, CardError."""
+    from a2a_bridge.hosting.programs import Program, ProgramError, remove_leftovers
+
+    try:
+        program = Program(*flags.exec or (), **taken(ProgramOptions, flags))
+    except ProgramError as error:
+        raise typer.BadParameter(str(error), param_hint="--exec") from None
+    for missing in (one for one in flags.exec_env or () if one not in os.environ):
+        logger.warning("--exec-env: this process has no variable %s", missing)
+    remove_leftovers()
+    if flags.card is not None:
+        if flags.exec_name or flags.exec_description:
+            raise typer.BadParameter("--card has the name and the description", param_hint="--exec-name")
+        return Agent(program, card=card_file(flags.card))
+    name = flags.exec_name or name or program.name
+    return Agent(program, name=name, description=flags.exec_description, push_notifications=True)

@@ -52,6 +52,30 @@ class EngineOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramOptions:
+    """How the program of an agent is run: see docs/programs.md."""
+
+    #: variables of this process that the program gets, beside a fixed list
+    env: tuple[str, ...] = flag(
+        (), "Pass this variable on to the program; may be repeated.", "NAME", group="Program"
+    )
+    #: further runs wait
+    concurrency: int = flag(
+        16, "Programs at the same time; further calls wait.", "N", least=1, group="Program"
+    )
+    #: a program that takes longer is stopped, and its task fails; 0 means no limit
+    timeout: float = flag(0.0, "Time limit of one program; 0: none.", "SECONDS", least=0, group="Program")
+    #: a program that writes more is stopped, and its task fails
+    max_output: int = flag(
+        16 * 1024 * 1024,
+        "Bytes that one program may write, on stdout and in files.",
+        "BYTES",
+        least=1,
+        group="Program",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class StoreOptions:
     """The options of a durable store. Its URL says where it is. Times in seconds."""
 

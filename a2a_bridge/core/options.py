@@ -46,6 +46,7 @@ class _Description:
     is_flag: bool = True
     unique: bool = False
     aliases: tuple[str, ...] = ()
+    words: bool = False
     #: the class of the library with this option, and the name of its field
     source: tuple[type, str] | None = None
 
@@ -99,6 +100,7 @@ def flag(
     in_file: bool = True,
     unique: bool = False,
     aliases: tuple[str, ...] = (),
+    words: bool = False,
 ) -> _T:
     """An option of a command.
 
@@ -110,6 +112,8 @@ def flag(
     printed; its variable can end with `_FILE`, and in a configuration file it is `@FILE`. live: whether a
     running server takes a new value. in_file: whether it is a key of the configuration file. unique: of an
     option in tables by name: no two tables may have the same value, in capital or small letters.
+    words: whether it takes all words up to the next flag of the command; its variable has them as a shell
+    would write them.
     """
     described = _Description(
         explanation,
@@ -124,6 +128,7 @@ def flag(
         in_file,
         unique=unique,
         aliases=aliases,
+        words=words,
     )
     made: _T = field(default=default, metadata={_KEY: described})
     return made

@@ -20,6 +20,7 @@ PUBLIC = {
         "A2AError",
         "Agent",
         "Client",
+        "Program",
         "Reason",
         "Run",
         "__version__",

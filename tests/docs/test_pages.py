@@ -32,7 +32,7 @@ def test_the_headers_that_are_masked() -> None:
 
 def test_the_names_of_the_library() -> None:
     said = (
-        prose(DOCS / "library.md").partition("`a2a_bridge.ext` has")[0].partition("exports thirteen names")[2]
+        prose(DOCS / "library.md").partition("`a2a_bridge.ext` has")[0].partition("exports fourteen names")[2]
     )
     assert set(re.findall(r"`(\w+)`", said)) == set(a2a_bridge.__all__) - {"__version__"}
 

@@ -1,0 +1,257 @@
+"""The files of runs of programs: the input of a run, its output, and the removal of both.
+
+Rules:
+1. A server has one folder in the folder for temporary files, which only its owner can read, with a folder
+   for each run in it. No text of a caller is part of a path: files are numbered, and a suffix comes from the
+   table of media types.
+2. The lock of the server's folder is held as long as the server lives. A folder of this user without a holder
+   is that of a server that was killed: the next one ends the programs of its runs, and removes it.
+3. Output is read without following links: only regular files with one name, within a limit of bytes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import json
+import logging
+import mimetypes
+import os
+import shutil
+import signal
+import stat
+import tempfile
+import threading
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from a2a_bridge.codec import dumps, encoder
+from a2a_bridge.hosting.executor import Run
+from a2a_bridge.hosting.programs.process import printable
+from a2a_bridge.pb import lf_a2a_v1 as hub
+
+log = logging.getLogger("a2a_bridge.hosting.programs")
+
+_PREFIX = "a2a-bridge-programs-"
+_LOCK = ".lock"
+#: the variable that names the folder for output, by which the programs of a dead server are found
+OUT = "A2A_OUT"
+#: files of one run
+_MOST_FILES = 1000
+#: bytes of a question
+_QUESTION = 64 * 1024
+
+_encode_message, _encode_task = encoder(hub.Message), encoder(hub.Task)
+
+
+class OutputTooLargeError(ValueError):
+    """The files of a run have more bytes than it may have."""
+
+
+class RunFolder:
+    """The files of one run. All methods block."""
+
+    def __init__(self, run: Run) -> None:
+        """Makes the folder, with the input of the run. Raises OSError."""
+        self.path = Path(tempfile.mkdtemp(dir=_Server.folder()))
+        try:
+            self.text, self.request = self.path / "stdin", self.path / "request.json"
+            self.question = self.path / "question"
+            self.into, self.out = self.path / "in", self.path / "out"
+            for one in (self.into, self.out):
+                one.mkdir(mode=0o700)
+            self.text.write_text(run.text, encoding="utf-8", newline="")
+            described: dict[str, Any] = {
+                "message": _encode_message(run.message),
+                "files": list(self._write_parts(run.parts)),
+            }
+            if run.task is not None:
+                described["task"] = _encode_task(run.task)
+            self.request.write_bytes(dumps(described))
+        except BaseException:
+            self.remove()
+            raise
+
+    def _write_parts(self, parts: Any) -> Iterator[dict[str, Any]]:
+        """Writes the parts that are no text, each to a file with its number. Yields what they are."""
+        for number, part in enumerate(parts, 1):
+            which = part.WhichOneof("content")
+            if which == "raw":
+                suffix = mimetypes.guess_extension(part.media_type.partition(";")[0].strip()) or ""
+                content = part.raw
+            elif which == "data":
+                suffix, content = (
+                    ".json",
+                    dumps(_encode_message(hub.Message(parts=[part]))["parts"][0]["data"]),
+                )
+            else:
+                continue
+            name = f"{number}{suffix}"
+            (self.into / name).write_bytes(content)
+            yield {"path": name, "part": number, "name": part.filename, "mediaType": part.media_type}
+
+    def read_question(self) -> str:
+        """The text in the file for a question, without the end of its last line; empty if there is none."""
+        try:
+            descriptor = _opened(str(self.question), None)
+        except OSError:
+            return ""
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return ""
+            return file.read(_QUESTION).decode("utf-8", "replace").rstrip("\r\n")
+
+    def read_file(self, name: str, most: int) -> bytes:
+        """A file of the output. Raises OutputTooLargeError, and OSError for a name without a regular file."""
+        folder = os.open(self.out, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            return _content(folder, name, most)
+        finally:
+            os.close(folder)
+
+    def read_files(self, most: int, without: Collection[str]) -> list[tuple[str, bytes]]:
+        """The files of the output by name, but for some. Raises OutputTooLargeError, OSError."""
+        found = []
+        folder = os.open(self.out, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            names = sorted(name for name in os.listdir(folder) if name not in without)  # noqa: PTH208  of a descriptor
+            if len(names) > _MOST_FILES:
+                raise OutputTooLargeError
+            for name in names:
+                try:
+                    content = _content(folder, name, most)
+                except OSError as error:
+                    log.warning("%s in $%s is left out: %s", printable(name), OUT, error.strerror)
+                    continue
+                most -= len(content)
+                found.append((name, content))
+        finally:
+            os.close(folder)
+        return found
+
+    def remove(self) -> None:
+        """Removes all files of the run."""
+        _remove(self.path)
+
+
+def _opened(name: str, folder: int | None) -> int:
+    # Without O_NONBLOCK a pipe with such a name would be waited for.
+    return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+
+
+def _content(folder: int, name: str, most: int) -> bytes:
+    descriptor = _opened(name, folder)
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            raise OSError(0, "it is no regular file with one name")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OutputTooLargeError
+    return content
+
+
+def _remove(folder: Path) -> None:
+    """Removes a folder, also one whose permissions a program has changed."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_dir():
+        for path, _, _ in os.walk(folder):
+            with contextlib.suppress(OSError):
+                os.chmod(path, 0o700)  # noqa: PTH101  of a folder: `os.walk` follows no link
+        shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_dir():
+        log.warning("the folder %s of a run cannot be removed", folder)
+
+
+def conversation(run: Run) -> str:
+    """The name of the conversation of a run: the same for all turns of one caller in one context, another one
+    for each other caller. It has digits and small letters only.
+    """
+    principal = run.context.principal
+    key = [run.context.tenant, "" if principal is None else principal.name, run.context_id]
+    return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
+
+
+class _Server:
+    """The folder of this process."""
+
+    _lock = threading.Lock()
+    _folder: Path | None = None
+    _owner = 0
+
+    @classmethod
+    def folder(cls) -> Path:
+        """The folder, which is made when it is first needed. Raises OSError."""
+        with cls._lock:
+            if cls._folder is None or cls._owner != os.getpid() or not cls._folder.is_dir():
+                remove_leftovers()
+                cls._folder, cls._owner = cls._made(), os.getpid()
+                atexit.register(cls._close, cls._folder, cls._owner)
+            return cls._folder
+
+    @staticmethod
+    def _made() -> Path:
+        # Under another name until it is locked: others remove folders without a lock.
+        new = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}"))
+        _locked(new, os.O_CREAT)
+        return new.rename(new.with_name(new.name[1:]))
+
+    @staticmethod
+    def _close(folder: Path, owner: int) -> None:
+        if owner == os.getpid():
+            _remove(folder)
+
+
+def _locked(folder: Path, flags: int = 0) -> int | None:
+    """The descriptor of the lock of a folder; None if another process has it. It is open until this process
+    ends, unless it is closed.
+    """
+    import fcntl  # not on Windows
+
+    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | flags, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def remove_leftovers() -> None:
+    """Ends the programs, and removes the folders, of servers of this user that were killed."""
+    for folder in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")):
+        try:
+            found = folder.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+                continue
+            lock = _locked(folder)
+        except OSError:
+            continue  # another server is removing it
+        if lock is None:
+            continue
+        try:
+            _end_programs(folder)
+            _remove(folder)
+        finally:
+            os.close(lock)
+
+
+def _end_programs(folder: Path) -> None:
+    """Kills the processes whose output belongs into a folder. Only Linux shows their variables."""
+    wanted = f"{OUT}={folder}{os.sep}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, AttributeError):
+            # Opened first: a process that has its id later is another one.
+            descriptor = os.pidfd_open(int(process.name))
+            try:
+                variables = b"\0" + (process / "environ").read_bytes()
+                if b"\0" + wanted in variables:
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                    log.warning("process %s of a server that was killed is ended", process.name)
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,288 @@
+"""A program at work: its process group, the bytes on its stdout, and the lines on its stderr.
+
+Rules:
+1. A program has a session and a process group of its own, without a terminal and without a shell around it.
+2. The end of the program is the end of its run. What it has written is read, and processes that it leaves in
+   its group are killed. A process in another group that keeps stdout open is waited for at most _LINGER.
+3. `stop` sends SIGTERM to the whole group, and SIGKILL when the program, or a process of its group, is still
+   there after GRACE.
+4. A program is reaped in the thread that kills its group, in this order: until then no other process can have
+   the id of the group.
+5. Text of a program in the log has no control characters, and each line of it is short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, cast
+
+log = logging.getLogger("a2a_bridge.hosting.programs")
+
+#: seconds between SIGTERM and SIGKILL. An engine waits a little longer for a run that is cancelled
+GRACE = 3.0
+#: seconds that output is waited for after the end of a program
+_LINGER = 1.0
+#: bytes of stdout that are kept for a slow reader
+_AHEAD = 256 * 1024
+#: characters of a line of stderr in the log, and lines in the error of a program that has failed
+_LONGEST, _LAST = 500, 20
+#: seconds between two looks at a group that has to end
+_PAUSE = 0.02
+
+
+class Process:
+    """A program that has been started."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], name: str) -> None:
+        self._popen = popen
+        self._name = name
+        self._loop = asyncio.get_running_loop()
+        #: guards the id of the group, which is free for others once the program is reaped
+        self._lock = threading.Lock()
+        self._stopping = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._ended: asyncio.Future[int] = self._loop.create_future()
+        self._out = _Output(self._ended)
+        self._errors = _ErrorLines(name)
+        self._transports: list[asyncio.BaseTransport] = []
+
+    @classmethod
+    async def start(
+        cls, words: Sequence[str], executable: str, environment: Mapping[str, str], text: Path
+    ) -> Process:
+        """Starts a program. text: the file that is its stdin. Raises OSError if it cannot be started."""
+        with text.open("rb") as stdin:
+            popen = subprocess.Popen(  # noqa: ASYNC220, S603  the loop would wait for the fork in any case
+                words,
+                executable=executable,
+                env=environment,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+            )
+        started = cls(popen, words[0])
+        try:
+            threading.Thread(target=started._watch, name=f"program {popen.pid}", daemon=True).start()
+            await started._connect()
+        except BaseException:
+            with started._lock, contextlib.suppress(ProcessLookupError):
+                os.killpg(popen.pid, signal.SIGKILL)
+            raise
+        return started
+
+    async def _connect(self) -> None:
+        pipes = (self._popen.stdout, self._out), (self._popen.stderr, self._errors)
+        for pipe, protocol in pipes:
+            transport, _ = await self._loop.connect_read_pipe(
+                partial(_same, protocol), cast("IO[bytes]", pipe)
+            )
+            self._transports.append(transport)
+
+    @property
+    def last_errors(self) -> list[str]:
+        """The last lines of stderr, for the log."""
+        return list(self._errors.last)
+
+    async def read(self) -> bytes:
+        """The next bytes of stdout; empty at the end."""
+        return await self._out.read()
+
+    async def wait(self) -> int:
+        """Waits for the end, and for the end of stderr. The exit code; a negative number is the signal that
+        has ended it.
+        """
+        code = await asyncio.shield(self._ended)
+        await asyncio.wait({self._errors.over}, timeout=_LINGER)
+        return code
+
+    def stop(self) -> None:
+        """Ends the program and its group, within GRACE."""
+        if not self._stopping and not self._ended.done():
+            self._stopping = True
+            self._deadline = self._loop.call_later(GRACE, self._signal, signal.SIGKILL)
+            self._signal(signal.SIGTERM)
+
+    async def close(self) -> None:
+        """Stops the program if it is still there, waits for its end, and closes its pipes."""
+        try:
+            self.stop()
+            await self.wait()
+        except asyncio.CancelledError:
+            self._signal(signal.SIGKILL)  # nobody waits any more
+            raise
+        finally:
+            if self._deadline is not None and self._ended.done():
+                self._deadline.cancel()
+            for transport in self._transports:
+                transport.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with self._lock, contextlib.suppress(ProcessLookupError, PermissionError):
+            if self._popen.returncode is None:
+                os.killpg(self._popen.pid, number)
+
+    def _watch(self) -> None:
+        """Waits for the end of the program in a thread, ends its group, and reaps it."""
+        wait = getattr(os, "waitid", None)
+        if wait is not None:
+            with contextlib.suppress(ChildProcessError):
+                wait(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
+        else:
+            self._popen.wait()
+        if self._stopping:
+            self._await_group()
+        with self._lock:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._popen.pid, signal.SIGKILL)
+            code = self._popen.wait()
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._on_end, code)
+
+    def _await_group(self) -> None:
+        """Gives other processes of the group, which have got SIGTERM, the rest of the grace."""
+        last = time.monotonic() + GRACE
+        while time.monotonic() < last and _has_others(self._popen.pid):
+            time.sleep(_PAUSE)
+
+    def _on_end(self, code: int) -> None:
+        if not self._ended.done():
+            self._ended.set_result(code)
+        self._out.wake()
+
+
+def _has_others(group: int) -> bool:
+    """Whether a group whose leader has ended has other processes. False where the system does not say."""
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208
+    except OSError:
+        return False
+    for name in names:
+        if not name.isdigit() or int(name) == group:
+            continue
+        try:
+            text = Path("/proc", name, "stat").read_bytes()
+        except OSError:
+            continue
+        # The name of the program, in parentheses, may have blanks in it.
+        state, _, of = text.rpartition(b")")[2].split()[:3]
+        if int(of) == group and state not in (b"Z", b"X"):
+            return True
+    return False
+
+
+def _same(protocol: asyncio.Protocol) -> asyncio.Protocol:
+    return protocol
+
+
+class _Output(asyncio.Protocol):
+    """The bytes on stdout, until the end of the pipe."""
+
+    def __init__(self, ended: asyncio.Future[int]) -> None:
+        self._ended = ended
+        self._buffer = bytearray()
+        self._over = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._transport: asyncio.ReadTransport | None = None
+        #: seconds that are left to wait after the end of the program
+        self._left = _LINGER
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.ReadTransport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if len(self._buffer) > _AHEAD and self._transport is not None:
+            self._transport.pause_reading()
+        self.wake()
+
+    def eof_received(self) -> None:
+        self._finish()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._finish()
+
+    def _finish(self) -> None:
+        self._over = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Lets the reader look again."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def read(self) -> bytes:
+        loop = asyncio.get_running_loop()
+        while not self._buffer and not self._over:
+            self._waiter = loop.create_future()
+            since, timer = loop.time(), None
+            if self._ended.done():
+                timer = loop.call_later(max(self._left, 0.0), self._finish)
+            try:
+                await self._waiter
+            finally:
+                if timer is not None:
+                    timer.cancel()
+                    self._left -= loop.time() - since
+                self._waiter = None
+        data = bytes(self._buffer)
+        self._buffer.clear()
+        if self._transport is not None and not self._over and not self._transport.is_closing():
+            self._transport.resume_reading()
+        return data
+
+
+class _ErrorLines(asyncio.Protocol):
+    """The lines on stderr, which go to the log, and never to a caller."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._rest = b""
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        #: the last lines, as they are in the log
+        self.last: deque[str] = deque(maxlen=_LAST)
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _AHEAD:
+            lines.append(self._rest)
+            self._rest = b""
+        for line in lines:
+            self._write(line)
+
+    def eof_received(self) -> None:
+        if self._rest:
+            self._write(self._rest)
+            self._rest = b""
+        if not self.over.done():
+            self.over.set_result(None)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.eof_received()
+
+    def _write(self, line: bytes) -> None:
+        text = printable(line[: 4 * _LONGEST].decode("utf-8", "replace").rstrip())
+        shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        self.last.append(shown)
+        log.info("%s: %s", printable(self._name), shown)
+
+
+def printable(text: str) -> str:
+    """A text on one line, with escapes for control characters and for marks that turn the direction of
+    text.
+    """
+    if text.isprintable():
+        return text
+    return "".join([one if one.isprintable() else f"\\x{ord(one):02x}" for one in text])
