@@ -67,25 +67,44 @@ class MissingAdapterError(MissingExtraError):
 
 
 class Framework(NamedTuple):
-    """A framework whose adapter is in the distribution of adapters. module: a package, or a module of one.
+    """A framework that is known. module: a package, or a module of one.
 
-    shows: a name in the package, for a package whose name others have, too.
+    extra: of the distribution of adapters; empty for a framework without an adapter there. instead: the
+    remedy for such a framework. shows: a name in the package, for a package whose name others have, too.
     """
 
     title: str
     module: str
-    extra: str
+    extra: str = ""
+    instead: str = ""
     shows: str = ""
 
+
+_EXECUTOR = "give its executor of a2a-sdk, {}"
+_FUNCTION = "call it in a function with @agent, and give that"
 
 KNOWN = (
     Framework("LangGraph", "langgraph", "langgraph"),
     Framework("Pydantic AI", "pydantic_ai", "pydantic-ai"),
-    Framework("Google ADK", "google.adk", "google-adk"),
-    Framework("the OpenAI Agents SDK", "agents", "openai-agents", shows="Runner"),
-    Framework("Strands Agents", "strands", "strands"),
-    Framework("Microsoft Agent Framework", "agent_framework", "agent-framework"),
-    Framework("CrewAI", "crewai", "crewai"),
+    Framework(
+        "Google ADK",
+        "google.adk",
+        instead=_EXECUTOR.format(
+            "google.adk.a2a.executor.a2a_agent_executor.A2aAgentExecutor(runner=runner)"
+        ),
+    ),
+    Framework("the OpenAI Agents SDK", "agents", instead=_FUNCTION, shows="Runner"),
+    Framework(
+        "Strands Agents",
+        "strands",
+        instead=_EXECUTOR.format("strands.multiagent.a2a.executor.StrandsA2AExecutor(agent_factory=…)"),
+    ),
+    Framework(
+        "Microsoft Agent Framework",
+        "agent_framework",
+        instead=_EXECUTOR.format("agent_framework_a2a.A2AExecutor(agent, stream=True)"),
+    ),
+    Framework("CrewAI", "crewai", instead=_FUNCTION),
 )
 
 
@@ -142,6 +161,9 @@ def framework_of(thing: Any) -> Framework | None:
 def no_agent(thing: Any) -> NoAgentError | MissingAdapterError:
     """The error for an object that no adapter recognises."""
     framework = framework_of(thing)
+    if framework is not None and not framework.extra:
+        text = f"{describe(thing)} is an object of {framework.title}, which has no adapter here"
+        return NoAgentError(f"{text}: {framework.instead}", known=True)
     if framework is not None:
         return MissingAdapterError(thing, framework)
     advice = sdk.remedy(thing)

@@ -35,7 +35,7 @@ class FrameworkAdapter:
         try:
             module = import_module(f"{__package__}.{self._module}")
         except ModuleNotFoundError as error:
-            raise MissingExtraError(ADAPTERS, self._extra, ADAPTERS) from error
+            raise MissingExtraError(error.name or self._package, self._extra, ADAPTERS) from error
         own = inspect.signature(module.EXECUTOR).parameters.keys() & options.keys()
         executor = module.EXECUTOR(thing, **{name: options.pop(name) for name in own})
         return Agent(executor, **{**module.members_of(thing), **options})

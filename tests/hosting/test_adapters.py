@@ -163,11 +163,14 @@ def known(monkeypatch: pytest.MonkeyPatch, module: str, **names: Any) -> Any:
 FRAMEWORKS = {
     "langgraph.graph.state": "langgraph",
     "pydantic_ai.agent": "pydantic-ai",
-    "google.adk.agents.llm_agent": "google-adk",
-    "agents.agent": "openai-agents",
-    "strands.agent.agent": "strands",
-    "agent_framework._agents": "agent-framework",
-    "crewai.crew": "crewai",
+}
+
+WITHOUT = {
+    "google.adk.agents.llm_agent": r"Google ADK, .*A2aAgentExecutor\(",
+    "agents.agent": r"OpenAI Agents SDK, .*function with @agent",
+    "strands.agent.agent": r"Strands Agents, .*StrandsA2AExecutor\(",
+    "agent_framework._agents": r"Microsoft Agent Framework, .*A2AExecutor\(",
+    "crewai.crew": r"CrewAI, .*function with @agent",
 }
 
 
@@ -181,6 +184,15 @@ def test_a_known_framework_without_its_adapter_is_named_with_its_install(
     assert caught.value.remedy == f'pip install "a2a-transport-bridge-adapters[{extra}]"'
     assert "the adapter for it is not installed" in str(caught.value)
     assert caught.value.remedy in str(caught.value)
+
+
+@each("module, text", WITHOUT.items())
+def test_a_known_framework_that_has_no_adapter_is_named_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, module: str, text: str
+) -> None:
+    with pytest.raises(NoAgentError, match=text) as caught:
+        Agent.of(known(monkeypatch, module, Runner=object))
+    assert "pip install" not in str(caught.value)
 
 
 def test_a_package_of_the_user_called_agents_is_no_framework(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,5 +235,5 @@ def test_serve_takes_the_only_object_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "single.py").write_text(f"from {__name__} import Frame\ngraph = Frame('only')\n")
     assert load(parse(str(tmp_path / "single.py"))).card.name == "framed"
     (tmp_path / "unknown.py").write_text("class Thing: __module__ = 'crewai.crew'\ncrew = Thing()\n")
-    with pytest.raises(BadTargetError, match=r"adapters\[crewai\]"):
+    with pytest.raises(BadTargetError, match="CrewAI, which has no adapter here"):
         load(parse(str(tmp_path / "unknown.py")))
