@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sysconfig
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from a2a_bridge import Agent
 from a2a_bridge.app.runtime import ServeOptions, connect, serve_agent
 from a2a_bridge.core.agent_api import Client
+from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.equivalence.agent import scripted_agent
 from tests.equivalence.scenarios import SCENARIOS
 from tests.equivalence.stack import BINDINGS, stack
@@ -18,13 +22,17 @@ from tests.interop.deviations import CLIENT_DROPS_DETAILS, differences
 from tests.interop.sdk_agent import ScriptedExecutor, card
 from tests.interop.sdk_client import sdk_client
 from tests.matrix.bridged import EVERYWHERE, Peers, calling, found_in, held, judged
-from tests.matrix.versions import Side
+from tests.matrix.versions import Deviation, Side
 from tests.peers.callers import ServiceCaller
+from tests.peers.faults import dropping, without_defaults
+from tests.peers.processes import AGENTS, ROOT, PeerClient, started
 from tests.peers.processes import Agent as PeerAgent
-from tests.peers.processes import PeerClient
 from tests.peers.transcript import settled, transcripts
 
 pytestmark = pytest.mark.sdk
+
+#: what the environment of a2a-sdk 0.3 lacks for our server
+PATHS = os.pathsep.join([str(ROOT), str(ROOT / "transports"), sysconfig.get_path("purelib")])
 
 
 def hosted() -> Agent:
@@ -34,8 +42,12 @@ def hosted() -> Agent:
     return Agent(ScriptedExecutor, card=card([], "Scripted (ours)"), extended_card=extended)
 
 
+def url_of(store: str, folder: Path) -> str:
+    return f"sqlite:///{folder / 'tasks.db'}" if store == "sqlite" else "memory://"
+
+
 def options(store: str, folder: Path) -> ServeOptions:
-    return ServeOptions(store=f"sqlite:///{folder / 'tasks.db'}" if store == "sqlite" else None)
+    return ServeOptions(store=url_of(store, folder))
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
@@ -75,5 +87,52 @@ async def test_the_client_of_0_3_gets_the_same_as_from_our_own_agent(
         expected = await settled(ServiceCaller(near.service))
         got = await transcripts(caller, held(client))
     found = judged(expected, got, client, ours)
+    assert not found.lines, "\n".join(found.lines)
+    assert found.operations
+
+
+#: what our own agent writes in 1.0, and an executor of 0.3 writes otherwise
+WRITTEN = [
+    Deviation("a data part of 1.0 has a media type", dropping("mediaType", within="data")),
+    Deviation("append and lastChunk that are false can be said in 0.3", without_defaults),
+]
+
+
+@asynccontextmanager
+async def hosted_0_3(store: str, folder: Path) -> AsyncIterator[tuple[str, hub.AgentCard]]:
+    """The scripted executor of a2a-sdk 0.3 on our engine, in a process with that SDK: its origin and card."""
+    python = AGENTS["0.3.26"].command[0]
+    program = str(ROOT / "tests" / "peers" / "executor_0_3.py")
+    with started((python, program, PATHS, url_of(store, folder))) as (_, words):
+        async with connect(words["http"]) as peer:
+            yield words["http"], peer.card
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize(("release", "version"), [("0.3.26", "0.3"), ("1.3.0", "0.3"), ("1.3.0", "1.0")])
+async def test_an_executor_of_0_3_answers_as_our_own_agent(
+    release: str,
+    version: str,
+    binding: str,
+    store: str,
+    tmp_path: Path,
+    peer_agents: Callable[..., PeerAgent],
+    peer_clients: Callable[[str], PeerClient],
+) -> None:
+    client, ours = Side(release, version, binding), Side("ours", "0.3", binding)
+    async with hosted_0_3(store, tmp_path) as (origin, card), connect(scripted_agent()) as near:
+        there = next(
+            one
+            for one in card.supported_interfaces
+            if (one.protocol_binding, one.protocol_version) == (binding, version)
+        )
+        async with calling(client, there, origin, Peers(peer_agents, peer_clients)) as caller:
+            expected, got = (
+                await settled(ServiceCaller(near.service)),
+                await transcripts(caller, held(client)),
+            )
+    found = judged(expected, got, client, ours, WRITTEN)
     assert not found.lines, "\n".join(found.lines)
     assert found.operations
