@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sysconfig
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from a2a_bridge import Agent
+from a2a_bridge.app.peer import request_of
 from a2a_bridge.app.runtime import ServeOptions, connect, serve_agent
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.cli.commands import ANY_PORT, serving
 from tests.equivalence.agent import scripted_agent
 from tests.equivalence.scenarios import SCENARIOS
 from tests.equivalence.stack import BINDINGS, stack
@@ -23,6 +27,7 @@ from tests.interop.sdk_agent import ScriptedExecutor, card
 from tests.interop.sdk_client import sdk_client
 from tests.matrix.bridged import EVERYWHERE, Peers, calling, found_in, held, judged
 from tests.matrix.versions import Deviation, Side
+from tests.patience import PATIENCE
 from tests.peers.callers import ServiceCaller
 from tests.peers.faults import dropping, without_defaults
 from tests.peers.processes import AGENTS, ROOT, PeerClient, started
@@ -136,3 +141,63 @@ async def test_an_executor_of_0_3_answers_as_our_own_agent(
     found = judged(expected, got, client, ours, WRITTEN)
     assert not found.lines, "\n".join(found.lines)
     assert found.operations
+
+
+COUNTER = """
+import asyncio
+from a2a.helpers import new_task_from_user_message
+from a2a.server.agent_execution import AgentExecutor
+from a2a.server.tasks import TaskUpdater
+from a2a.types import AgentCapabilities, AgentCard, Part
+from a2a_bridge import Agent
+
+class Counter(AgentExecutor):
+    async def execute(self, context, event_queue):
+        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        done = 0
+        if context.current_task is None:
+            await event_queue.enqueue_event(new_task_from_user_message(context.message))
+            await updater.start_work()
+        else:
+            done = sum(len(artifact.parts) for artifact in context.current_task.artifacts)
+        assert context.get_user_input() == "count"
+        for number in range(done, 30):
+            await updater.add_artifact([Part(text=f"{number} ")], artifact_id="a", append=number > 0)
+            await asyncio.sleep(0)
+            if not done and number == 20:
+                await asyncio.Event().wait()  # until it is killed
+        await updater.complete()
+
+    async def cancel(self, context, event_queue): ...
+
+card = AgentCard(name="counter", version="1", capabilities=AgentCapabilities(streaming=True))
+agent = Agent(Counter, card=card, resume=True)
+"""
+
+
+@pytest.mark.process
+async def test_an_executor_that_is_killed_in_the_middle_gives_every_chunk_once(tmp_path: Path) -> None:
+    file = tmp_path / "counter.py"
+    file.write_text(COUNTER)
+    arguments = ("serve", str(file), *ANY_PORT, "--store", f"sqlite:///{tmp_path / 'tasks.db'}")
+    seen: list[str] = []
+    task_id = last = ""
+    async with asyncio.timeout(PATIENCE):
+        async with serving(*arguments) as running:
+            async with connect(running.http) as peer, aclosing(peer.events(request_of(("count",)))) as events:
+                async for event in events:
+                    task_id = task_id or event.message.task.id
+                    seen += [part.text for part in event.message.artifact_update.artifact.parts]
+                    last = event.id
+                    if len(seen) >= 9:
+                        break
+                running.signal(signal.SIGKILL)
+            await running.ended()
+        async with serving(*arguments) as running, connect(running.http) as peer:
+            async for update in peer.subscribe(task_id, after=last):
+                seen += [part.text for part in update.artifact_update.artifact.parts]
+            task = await peer.get_task(hub.GetTaskRequest(id=task_id))
+    whole = [f"{number} " for number in range(30)]
+    assert [part.text for part in task.artifacts[0].parts] == whole
+    assert task.status.state == hub.TASK_STATE_COMPLETED
+    assert seen == whole
