@@ -16,6 +16,8 @@ from rich.console import Console
 from benchmarks import report
 from benchmarks.compiled import COMPARISONS, cpu_row
 from benchmarks.databases import Databases
+from benchmarks.executors import GOALS, executor_row
+from benchmarks.executors import title as executor_title
 from benchmarks.listing import FEW, MANY, list_rows, resume_row
 from benchmarks.measure import (
     QUICK,
@@ -49,6 +51,7 @@ def arguments() -> argparse.Namespace:
         [work.title for work in WORK]
         + [one.title for one in COMPARISONS]
         + [title for title, _, _ in MEMORY]
+        + [executor_title(one) for one in GOALS]
         + [observed_title(one) for one in TITLES]
         + [WORKERS, RESUME, LIST, CODEC, VALUES]
     )
@@ -137,6 +140,12 @@ def measure(only: list[str], plan: Plan, progress: Console) -> list[dict[str, An
                     rows.append(cpu_row(comparison, plan, where, status.update))
                 except BenchmarkError as error:
                     rows.append({"suite": "cpu", "title": comparison.title, "error": str(error)})
+        for one in GOALS:
+            if wanted(executor_title(one)):
+                try:
+                    rows.append(executor_row(one, plan, where, status.update))
+                except BenchmarkError as error:
+                    rows.append({"suite": "executors", "title": executor_title(one), "error": str(error)})
         for one in TITLES:
             if wanted(observed_title(one)) and not (plan is QUICK and not only):
                 try:

@@ -70,7 +70,7 @@ def observed_rows(
                 order.reverse()
             for variant in order:
                 on_step(f"{title(name)}: {variant}, round {number} of {2 * plan.rounds}")
-                spent = _round(work, sides[variant], servers[variant].pid, plan, cores, cold=not number)
+                spent = cpu_of(work, sides[variant], servers[variant].pid, plan, cores, cold=not number)
                 if number:  # the first one warms up
                     found[variant].append(spent)
     spent_by = {variant: statistics.median(times) for variant, times in found.items()}
@@ -103,7 +103,7 @@ def _credentials(folder: Path) -> dict[str, dict[str, str]]:
     return {"API key": {"x-api-key": key}, "JWT": {"authorization": f"Bearer {token}"}}
 
 
-def _round(work: Work, side: Side, pid: int, plan: Plan, cores: Cores, *, cold: bool) -> float:
+def cpu_of(work: Work, side: Side, pid: int, plan: Plan, cores: Cores, *, cold: bool) -> float:
     """Microseconds of CPU for a call or an event."""
     before = cpu_seconds(pid)
     done = load(work, side, plan, cores, plan.seconds, cold=cold)
