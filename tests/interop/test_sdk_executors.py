@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sysconfig
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -141,6 +142,13 @@ async def test_an_executor_of_0_3_answers_as_our_own_agent(
     found = judged(expected, got, client, ours, WRITTEN)
     assert not found.lines, "\n".join(found.lines)
     assert found.operations
+
+
+@pytest.mark.process
+def test_the_contract_of_executors_of_0_3() -> None:
+    command = [AGENTS["0.3.26"].command[0], str(ROOT / "tests" / "peers" / "contract_0_3.py"), PATHS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 COUNTER = """
