@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge import A2AError, Agent, connect
-from a2a_bridge.ext import hub
+from a2a_bridge import A2AError, Agent, connect, serve
+from a2a_bridge.ext import ServeOptions, hub
 from a2a_bridge.testing.each import each
 from tests.adapters.checked import faults
 
@@ -170,3 +170,31 @@ async def test_a_turn_that_is_cancelled_while_it_waits_leaves_the_conversation_f
             await peer.cancel_task(hub.CancelTaskRequest(id=one.id))
         async with asyncio.timeout(10):
             assert (await peer.send("recall", context_id=first.context_id)).text == "hello,slow,recall"
+
+
+async def test_a_question_outlives_the_process_with_a_durable_checkpointer(tmp_path: Path) -> None:
+    from langgraph.checkpoint.memory import InMemorySaver
+
+    saver = InMemorySaver()  # as a database would be: what both processes share
+    asked: Any = None
+    for checkpointer, state, text in (
+        (saver, "input-required", ""),
+        (saver, "completed", "done: deleted x"),
+        (None, "failed", "The question of this task is no longer open"),
+    ):
+        options = ServeOptions(store=f"sqlite:///{tmp_path / 'tasks.db'}")
+        async with (
+            serve(Agent.of(graph(checkpointer=checkpointer)), options=options) as server,
+            connect(server.card) as peer,
+        ):
+            if asked is None:
+                asked = (await peer.send("approve")).task
+                second = (await peer.send("approve")).task
+                assert asked is not None
+                continue
+            reply = await peer.send("yes", task=asked)
+            assert (reply.state, reply.text.partition(":")[0] if state == "failed" else reply.text) == (
+                state,
+                text,
+            )
+            asked = second
