@@ -219,7 +219,7 @@ async def test_several_workers_serve_a_program() -> None:
 @pytest.mark.process
 async def test_a_signal_ends_the_server_and_its_programs(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
-    script = f"trap 'echo cleaned > {trace}; exit' TERM; echo started >&2; sleep 600 & wait"
+    script = f"trap 'echo cleaned > {trace}; exit' TERM; sleep 600 & echo started >&2; wait"
     flags = ("--log-level", "info", "--timeout-graceful-shutdown", "0")
     async with serving("serve", *ANY_PORT, *flags, "--exec", "sh", "-c", script) as running:
         calling = asyncio.create_task(command("send", "-a", running.http, "x"))

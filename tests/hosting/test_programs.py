@@ -216,6 +216,25 @@ async def test_files_both_ways() -> None:
     await talk.close()
 
 
+async def test_a_number_that_json_does_not_have_is_named() -> None:
+    talk = shell("cat")
+    part = hub.Part()
+    part.data.number_value = float("nan")
+    task = await talk.send(parts=[part])
+    assert task.status.state == FAILED
+    assert "message.parts[0].data" in said(task)
+    await talk.close()
+
+
+async def test_a_program_that_writes_millions_of_lines_of_errors(caplog: pytest.LogCaptureFixture) -> None:
+    talk = shell("yes | head -c 20000000 >&2; echo the last >&2; exit 1")
+    assert (await talk.send("x")).status.state == FAILED
+    assert "stderr: y; y; " in caplog.text
+    assert "; the last" in caplog.text
+    assert len(caplog.records) == 1
+    await talk.close()
+
+
 async def test_a_file_is_sent_when_its_event_says_so() -> None:
     talk = shell(
         EVENTS
@@ -407,7 +426,7 @@ async def test_cancellation_ends_the_whole_group() -> None:
 
 async def test_a_program_may_clean_up_when_it_is_cancelled(files: Path) -> None:
     talk = shell(
-        "trap 'echo cleaned > \"$1\"; exit' TERM; echo ready; sleep 600 & wait", str(files / "trace")
+        "trap 'echo cleaned > \"$1\"; exit' TERM; sleep 600 & echo ready; wait", str(files / "trace")
     )
     task_id, _, _ = await first_chunk(talk)
     await talk.cancel(task_id)

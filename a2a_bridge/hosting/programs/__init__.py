@@ -22,6 +22,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
+from a2a_bridge.codec import EncodeError
+from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.core.option_classes import ProgramOptions
 from a2a_bridge.hosting.agent_content import ExecutorError
 from a2a_bridge.hosting.executor import AgentExecutor, Event, Run
@@ -136,10 +138,14 @@ class Program(AgentExecutor):
 
 
 async def _folder_of(run: Run) -> RunFolder:
-    """The files of a run, made in a thread, which goes on when the run is cancelled. Raises OSError."""
+    """The files of a run, made in a thread, which goes on when the run is cancelled. Raises OSError, and
+    INVALID_PARAMS for a message with a number that JSON does not have.
+    """
     making = asyncio.ensure_future(asyncio.to_thread(RunFolder, run))
     try:
         return await asyncio.shield(making)
+    except EncodeError as error:
+        raise invalid_params(f"message.{error.path}", error.problem) from None
     except asyncio.CancelledError:
         making.add_done_callback(lambda made: None if made.exception() else made.result().remove())
         raise

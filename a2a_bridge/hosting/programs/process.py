@@ -259,7 +259,8 @@ class _ErrorLines(asyncio.Protocol):
         if len(self._rest) > _AHEAD:
             lines.append(self._rest)
             self._rest = b""
-        for line in lines:
+        # A program may write millions of lines, of which a log without them needs only the last ones.
+        for line in lines if log.isEnabledFor(logging.INFO) else lines[-_LAST:]:
             self._write(line)
 
     def eof_received(self) -> None:
