@@ -69,8 +69,9 @@ class MissingAdapterError(MissingExtraError):
 class Framework(NamedTuple):
     """A framework that is known. module: a package, or a module of one.
 
-    extra: of the distribution of adapters; empty for a framework without an adapter there. instead: the
-    remedy for such a framework. shows: a name in the package, for a package whose name others have, too.
+    extra: of the distribution of adapters, and name of the entry point; empty for a framework without an
+    adapter there. instead: the remedy for an object that no installed adapter takes. shows: a name in the
+    package, for a package whose name others have, too.
     """
 
     title: str
@@ -84,8 +85,8 @@ _EXECUTOR = "give its executor of a2a-sdk, {}"
 _FUNCTION = "call it in a function with @agent, and give that"
 
 KNOWN = (
-    Framework("LangGraph", "langgraph", "langgraph"),
-    Framework("Pydantic AI", "pydantic_ai", "pydantic-ai"),
+    Framework("LangGraph", "langgraph", "langgraph", "give the graph that its `compile()` returns"),
+    Framework("Pydantic AI", "pydantic_ai", "pydantic-ai", "give an Agent"),
     Framework(
         "Google ADK",
         "google.adk",
@@ -161,8 +162,9 @@ def framework_of(thing: Any) -> Framework | None:
 def no_agent(thing: Any) -> NoAgentError | MissingAdapterError:
     """The error for an object that no adapter recognises."""
     framework = framework_of(thing)
-    if framework is not None and not framework.extra:
-        text = f"{describe(thing)} is an object of {framework.title}, which has no adapter here"
+    if framework is not None and (not framework.extra or framework.extra in _adapters()):
+        lack = "is no agent" if framework.extra else "has no adapter here"
+        text = f"{describe(thing)} is an object of {framework.title}, which {lack}"
         return NoAgentError(f"{text}: {framework.instead}", known=True)
     if framework is not None:
         return MissingAdapterError(thing, framework)

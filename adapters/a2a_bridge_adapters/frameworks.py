@@ -14,7 +14,8 @@ from a2a_bridge.hosting.adapters import comes_from
 class FrameworkAdapter:
     """The adapter of one framework.
 
-    package: where its agents are defined. module: of this distribution, with `EXECUTOR`, a class that takes
+    package: where its agents are defined, and neither models nor stores: a file with an agent has those, too.
+    module: of this distribution, with `EXECUTOR`, a class that takes
     an agent and options, and `members_of`, which gives the members of the card that an agent of the framework
     has. extra: of this distribution.
     """
@@ -41,5 +42,5 @@ class FrameworkAdapter:
         return Agent(executor, **{**module.members_of(thing), **options})
 
 
-LANGGRAPH = FrameworkAdapter("langgraph", "langgraph", "langgraph")
-PYDANTIC_AI = FrameworkAdapter("pydantic_ai", "pydantic_ai", "pydantic-ai")
+LANGGRAPH = FrameworkAdapter("langgraph.pregel", "langgraph", "langgraph")
+PYDANTIC_AI = FrameworkAdapter("pydantic_ai.agent", "pydantic_ai", "pydantic-ai")

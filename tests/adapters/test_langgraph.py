@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from a2a_bridge import A2AError, Agent, connect, serve
-from a2a_bridge.ext import ServeOptions, hub
+from a2a_bridge.cli.target import load, parse
+from a2a_bridge.ext import NoAgentError, ServeOptions, hub
 from a2a_bridge.testing.each import each
 from tests.adapters.checked import faults
 
@@ -66,8 +67,20 @@ def test_a_graph_that_cannot_be_served(changes: Any, options: Any, text: str) ->
 
 def test_a_graph_that_is_not_compiled_is_named() -> None:
     thing = type("StateGraph", (), {"__module__": "langgraph.graph.state"})()
-    with pytest.raises(TypeError, match=r"StateGraph is no compiled StateGraph: .*compile\(\)"):
+    with pytest.raises(NoAgentError, match=r"type StateGraph is an object of LangGraph, .*compile\(\)"):
         Agent.of(thing)
+
+
+def test_a_file_with_a_builder_and_a_checkpointer_has_one_agent(tmp_path: Path) -> None:
+    (tmp_path / "graph.py").write_text(
+        "from langgraph.checkpoint.memory import InMemorySaver\n"
+        "from langgraph.pregel.main import Pregel\n"
+        "saver = InMemorySaver()\n"
+        "class StateGraph: __module__ = 'langgraph.graph.state'\n"
+        "builder = StateGraph()\n"
+        "graph = Pregel(saver)\n"
+    )
+    assert load(parse(str(tmp_path / "graph.py"))).card.name == "LangGraph"
 
 
 async def test_a_graph_without_messages_takes_data_and_gives_data() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge import Agent, connect
-from a2a_bridge.ext import hub
+from a2a_bridge.ext import NoAgentError, hub
 from a2a_bridge.testing.each import each
 from tests.adapters.checked import faults
 
@@ -28,7 +28,7 @@ async def test_every_check(tmp_path: Path) -> None:
 def test_an_object_that_is_no_agent_is_named() -> None:
     from pydantic_ai import BinaryContent
 
-    with pytest.raises(TypeError, match="BinaryContent is no Agent of Pydantic AI"):
+    with pytest.raises(NoAgentError, match=r"BinaryContent is an object of Pydantic AI, .*: give an Agent"):
         Agent.of(BinaryContent(b"", "text/plain"))
 
 
