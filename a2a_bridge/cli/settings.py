@@ -79,6 +79,10 @@ def effective(group: type, file: ConfigFile, given: Mapping[str, Any]) -> Settin
         problems += [_problem(group, one) for one in error.errors()]
     else:
         problems += _unknown_in_rules(model)
+        if tree.get("exec") and tree.get("agents"):
+            problems.append(
+                (("exec",), "exec and [agents.NAME] are both there; a program is exec in a table, too")
+            )
     if problems:
         raise _error(file, problems)
     in_file = {name: value for name, value in tree.items() if name not in given}

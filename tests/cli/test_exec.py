@@ -124,6 +124,7 @@ def test_what_cannot_be_served_is_an_error(arguments: str, env: dict[str, str], 
         ('[agents.a]\nexec = ["cat"]\nagent = "a.py"', "each agent has one of them"),
         ('[agents.b]\nagent = "b.py"\n[agents.a]\nhost = "x"', "needs agent, or exec"),
         ("[agents.a]\nexec = []", "needs agent, or exec"),
+        ('exec = ["cat"]\n[agents.a]\nexec = ["cat"]', "exec and [agents.NAME] are both there"),
     ],
 )
 def test_a_file_with_programs(text: str, problem: str, tmp_path: Path) -> None:
@@ -140,8 +141,8 @@ def test_a_file_with_programs(text: str, problem: str, tmp_path: Path) -> None:
 
 def test_a_file_has_either_agents_or_a_program(tmp_path: Path) -> None:
     path = tmp_path / "bridge.toml"
-    path.write_text('exec = ["cat"]\n[agents.a]\nexec = ["cat"]')
-    done = run("serve", "--config", str(path))
+    path.write_text('[agents.a]\nexec = ["cat"]')
+    done = run("serve", "--config", str(path), "--exec", "cat")
     assert done.exit_code == 2
     assert "the tables [agents.NAME] and --exec are both given" in " ".join(
         done.output.replace("│", " ").split()
