@@ -35,6 +35,7 @@ from a2a_bridge.cluster.nats_bus import split_server
 from a2a_bridge.core.option_classes import EngineOptions, ProgramOptions, StoreOptions
 from a2a_bridge.core.options import taken
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
+from a2a_bridge.dialects.v0_3.card import without_carrier
 from a2a_bridge.hosting import Agent
 from a2a_bridge.middleware import Limits, Usage
 from a2a_bridge.middleware.limits import LiveLimits
@@ -376,7 +377,7 @@ def _of_code(code: str, flags: ServeFlags) -> Agent:
             f"{code} is {parsed.sort.value}; serve needs Python code",
             f"a2a-bridge gateway {code}",
         )
-    return load(parsed, **({} if flags.card is None else {"card": card_file(flags.card)}))
+    return load(parsed, **({} if flags.card is None else {"card": without_carrier(card_file(flags.card))}))
 
 
 def _of_program(flags: ServeFlags, name: str) -> Agent:

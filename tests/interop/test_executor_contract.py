@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import logging
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
+from tests.cli.commands import ANY_PORT, serving
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.sdk
@@ -300,6 +302,8 @@ class Derived(errors.ContentTypeNotSupportedError):
         (errors.InternalError("told"), Reason.INTERNAL_ERROR, "told"),
         (ValueError("a secret"), Reason.INTERNAL_ERROR, "Internal error"),
         (SystemExit(3), Reason.INTERNAL_ERROR, "Internal error"),
+        (GeneratorExit(), Reason.INTERNAL_ERROR, "Internal error"),
+        (asyncio.CancelledError(), Reason.INTERNAL_ERROR, "Internal error"),
     ],
 )
 async def test_an_error_before_the_task_is_that_of_the_call(
@@ -518,6 +522,38 @@ def test_serve_takes_an_executor_of_a_file(
     with pytest.raises(BadTargetError) as caught:
         load(parse(f"{path}{name}"))
     assert found in str(caught.value)
+
+
+CARD_0_3 = {
+    "name": "carded",
+    "description": "d",
+    "version": "3",
+    "protocolVersion": "0.3.0",
+    "url": "http://elsewhere.example/",
+    "preferredTransport": "JSONRPC",
+    "capabilities": {"streaming": True},
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [],
+}
+
+
+@pytest.mark.process
+async def test_serve_takes_a_card_from_a_file(tmp_path: Path) -> None:
+    file, card = tmp_path / "sdkexec.py", tmp_path / "card.json"
+    file.write_text(FILE.replace("event_queue): ...", "event_queue): raise SystemExit"))
+    card.write_text(json.dumps(CARD_0_3))
+    async with (
+        serving("serve", f"{file}:Hello", "--card", str(card), *ANY_PORT) as running,
+        connect(running.http) as peer,
+    ):
+        assert (peer.card.name, peer.card.version) == ("carded", "3")
+        assert not any("unmapped" in one.uri for one in peer.card.capabilities.extensions)
+        assert {one.url.partition("//")[2] for one in peer.card.supported_interfaces} & {
+            "elsewhere.example/"
+        } == set()
+        with pytest.raises(A2AError, match="Internal error"):
+            await peer.send("hello")
 
 
 @pytest.mark.process

@@ -206,9 +206,9 @@ class ResumingSdkExecutor(SdkExecutor):
 async def _work(call: _Call, context: Any, queue: Any) -> None:
     try:
         await call(context, queue)
-    except SystemExit as error:
-        # It would end the event loop from an asyncio task.
-        raise RuntimeError("the executor raised SystemExit") from error
+    except (SystemExit, GeneratorExit) as error:
+        # They would end the event loop from an asyncio task, and the generator of the events.
+        raise RuntimeError(f"the executor raised {type(error).__name__}") from error
 
 
 def _note_end(run: Run, state: int) -> None:

@@ -75,7 +75,8 @@ def card_of(given: Any) -> Any:
     if hasattr(given, "SerializeToString"):
         return hub.AgentCard.FromString(given.SerializeToString())
     if hasattr(given, "model_dump"):
-        return card_v0_3.FORM.decode(given.model_dump(mode="json", by_alias=True, exclude_none=True))
+        tree = given.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return card_v0_3.without_carrier(card_v0_3.FORM.decode(tree))
     return given
 
 
