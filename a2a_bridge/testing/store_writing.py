@@ -160,7 +160,7 @@ class WritingContract(OpensStores):
     async def test_an_id_is_given_once(self, store: Store) -> None:
         first = await Author(store).begin("t").sync()
         second = Author(store).begin("t", context_id="another")
-        second.status(COMPLETED)
+        assert second.status(COMPLETED) == second.writer.last
         with pytest.raises(VersionConflictError):
             await second.sync()
         assert (first.lost, second.lost) == (0, 1)
