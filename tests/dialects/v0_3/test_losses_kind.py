@@ -393,6 +393,18 @@ def test_L10_user_data_that_looks_wrapped_is_left_alone(value: Any, flag: Any) -
     check(parts.PART.decode, parts.PART.encode, tree)
 
 
+@each("members", [{"metadata": {}}, {"data": {"value": {"k": 1}}}, {"data": {"value": 5, "other": 1}}])
+def test_L10_a_wrapped_value_that_a_peer_changed_is_user_data(members: Any) -> None:
+    message = hub.Part()
+    message.data.number_value = 5
+    tree = parts.PART.encode(message)
+    mark = {unmapped.KEY: tree["metadata"][unmapped.KEY]}
+    changed = {**tree, **members}
+    changed["metadata"] = {**changed["metadata"], **mark}
+    found = codec.encoder(type(message.data))(parts.PART.decode(changed).data)
+    assert found == changed["data"]
+
+
 def test_L10_a_list_from_0_2_5_is_a_list_in_the_hub() -> None:
     message = parts.PART.decode({"kind": "data", "data": [1, "a"]})
     assert len(message.data.list_value.values) == 2
