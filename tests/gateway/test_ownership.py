@@ -175,10 +175,14 @@ async def test_a_store_knows_the_callers_after_a_restart_and_in_other_gateways(b
 @pytest.mark.parametrize("access", ["own", "unowned", "all"])
 async def test_tasks_of_unknown_callers(bridge: Bridge, access: str) -> None:
     async with connect(bridge.card) as near:
-        before = (await near.send_message(message("before"))).task.id
+        begun = (await near.send_message(message("before"))).task
+        before = begun.id
     async with bridge.gateway(task_access=access) as peer:
         ann, bob = await peer("ann"), await peer("bob")
         mine = (await ann.send_message(message("mine"))).task.id
+        went_on = (await bob.send_message(message("after", context_id=begun.context_id))).task
+        said = went_on.artifacts[0].parts[0].text
+        assert said == ("after" if access == "own" else "before after")
         if access == "own":
             assert (await rejected(bob, hub.GetTaskRequest(id=before))).reason is Reason.TASK_NOT_FOUND
         else:
@@ -265,6 +269,26 @@ async def test_what_is_not_known_any_more_belongs_to_nobody() -> None:
     with pytest.raises(A2AError) as caught:
         await service.unary(_call(GET_TASK, hub.GetTaskRequest(id="first"), "ann"))
     assert caught.value.reason is Reason.TASK_NOT_FOUND
+
+
+async def test_a_task_that_its_owner_reads_is_listed_again() -> None:
+    probe = Probe()
+
+    async def working(call: Call[Any, Any]) -> Any:
+        task_id = call.request.id if call.operation is GET_TASK else call.request.message.message_id
+        status = hub.TaskStatus(state=hub.TASK_STATE_WORKING)
+        task = hub.Task(id=task_id, context_id="c", status=status)
+        return task if call.operation is GET_TASK else hub.SendMessageResponse(task=task)
+
+    probe.on_unary = working
+    tasks = Tasks(most_listed=1)
+    service = Ownership(probe, Owners(Tasks()), tasks=tasks)
+    for name in ("first", "second"):
+        await service.unary(_call(SEND_MESSAGE, hub.SendMessageRequest(message={"message_id": name}), "ann"))
+    for name in ("first", "second"):
+        await service.unary(_call(GET_TASK, hub.GetTaskRequest(id=name), "ann"))
+        page = await service.unary(_call(LIST_TASKS, hub.ListTasksRequest(), "ann"))
+        assert [one.id for one in page.tasks] == [name]
 
 
 async def test_a_store_has_one_owner_and_the_newest_tasks(tmp_path: Path) -> None:
