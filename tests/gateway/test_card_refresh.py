@@ -387,6 +387,38 @@ async def test_a_call_that_finds_nobody_has_the_card_read_again(monkeypatch: pyt
             assert (await peer.send("hi")).text == "new"
 
 
+async def test_an_interface_that_stays_in_the_card_stays_connected() -> None:
+    dialled: list[Probe] = []
+    closed: list[Probe] = []
+
+    @asynccontextmanager
+    async def dial(_candidate: Candidate, _options: DialOptions) -> AsyncIterator[Any]:
+        probe = Probe()
+        probe.on_unary = answering(hub.Task(id="t"))
+        dialled.append(probe)
+        yield probe
+        closed.append(probe)
+
+    connections = Connections(
+        DialOptions(), UpstreamOptions(), ReplayOptions(), dial=dial, memory=MemoryAccount(), tasks=Tasks()
+    )
+    stays, comes = (interface("JSONRPC", f"http://{host}") for host in ("stays", "comes"))
+    read_task = Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), CallContext())
+    await connections.open(reading(card(supported_interfaces=[stays])).candidates, resumes=False)
+    first = dialled[0]
+    offered = reading(card(supported_interfaces=[stays, comes])).candidates
+    for resumes in (False, True):
+        await connections.replace(offered, resumes=resumes)
+        async with asyncio.timeout(PATIENCE):
+            while connections._closing:  # noqa: ASYNC110  nothing tells that
+                await asyncio.sleep(0)
+        await connections.unary(read_task)
+        # Another capability needs other services, and those have connections of their own.
+        assert (first in closed, len(first.calls)) == (resumes, 1)
+    await connections.aclose()
+    assert len(closed) == len(dialled)
+
+
 async def test_an_interface_that_cannot_be_used_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
     """Not one at each change of the card; but again once it could be used meanwhile."""
 
