@@ -20,13 +20,22 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import compose
-from a2a_bridge.dialects.annotation import CLOSING, SNAPSHOT, annotate_final, synthesise, synthetic_kind
+from a2a_bridge.dialects.annotation import (
+    CLOSING,
+    SNAPSHOT,
+    annotate_final,
+    by_state,
+    synthesise,
+    synthetic_kind,
+)
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
-from a2a_bridge.testing.probe import Probe, waiting, yielding
+from a2a_bridge.testing.probe import Probe, holding, waiting, yielding
+from tests.gateway.sharing_scene import numbered, sending, sharing, subscribing
 from tests.gateway.test_polyfill import OLD, agent_of
 from tests.patience import PATIENCE
+from tests.resume.scripted import TASK, became, chunk
 
 WORKING = hub.TASK_STATE_WORKING
 COMPLETED = hub.TASK_STATE_COMPLETED
@@ -290,3 +299,18 @@ async def test_content_of_no_version_is_still_rejected(version: str, answer: Any
         with pytest.raises(A2AError) as caught:
             await peer.send_message(request_of(("hi",)))
         assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE
+
+
+@pytest.mark.parametrize("first", [became(hub.TASK_STATE_WORKING), chunk("x")], ids=["status", "artifact"])
+async def test_who_joins_a_stream_of_an_older_agent_without_a_task_gets_one(
+    first: hub.StreamResponse,
+) -> None:
+    agent = Probe()
+    agent.on_stream = holding(first)
+    async with sharing(agent, is_final=by_state) as service:
+        async with aclosing(numbered(service, sending())) as stream:
+            assert (await anext(stream))[1] == first
+            async with aclosing(numbered(service, subscribing())) as second:
+                _, snapshot = await anext(second)
+        assert (snapshot.task.id, snapshot.task.context_id) == (TASK, "context-1")
+        assert len(agent.calls) == 1
