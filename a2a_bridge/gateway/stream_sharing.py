@@ -299,17 +299,20 @@ class StreamSharing:
             return self._shareable(call, task_id, Beginning(first, None, whole=False), source, reply)
         if not message.HasField("task"):
             beginning = await self._begun_by_update(call, first, source)
+            known = beginning.shown
             opened = self._shareable(call, task_id, beginning, source, reply)
-            opened.first[-1].gap = bool(after)
-            return opened
-        known = _unmark(message.task)
-        if state_of(message) in TERMINAL:
-            opened = _Opened([Event(message, first.id)], source)
         else:
-            opened = self._shareable(call, task_id, Beginning(first, known), source, reply)
+            known = _unmark(message.task)
+            if state_of(message) in TERMINAL:
+                opened = _Opened([Event(message, first.id)], source)
+            else:
+                opened = self._shareable(call, task_id, Beginning(first, known), source, reply)
         if after:
-            id_ = opened.first[-1].id
-            opened.first = [Event(_mark(message, known, after, id_), id_, gap=True)]
+            # The first event replaces the lost events. On the wire, only the head of a stream tells of a gap.
+            head = opened.first[0]
+            head.gap = True
+            if known is not None:
+                head.message = _mark(head.message, known, after, head.id)
         return opened
 
     async def _read_ended(self, call: Call[Any, Any], after: str, rejected: A2AError) -> _Opened:
