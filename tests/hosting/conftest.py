@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,3 +20,12 @@ async def nothing_is_left_behind() -> AsyncIterator[None]:
     if left:
         _, pending = await asyncio.wait(left, timeout=PATIENCE)
         assert not pending
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder for temporary files, in which programs may leave nothing but the folder of the server."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    yield tmp_path
+    for server in tmp_path.glob("a2a-bridge-programs-*"):
+        assert [one.name for one in server.iterdir()] == [".lock"]

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -35,38 +34,10 @@ from tests.hosting.scene import (
     Talk,
     shapes,
 )
+from tests.hosting.shell import CRASHED, EVENTS, said, shell, text_of
 from tests.patience import PATIENCE
 
-pytestmark = pytest.mark.process
-
-CRASHED = "the agent failed while working on the task"
-
-
-@pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files, in which nothing may be left but the folder of the server."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
-
-
-@pytest.fixture(autouse=True)
-def no_run_leaves_files(files: Path) -> Any:
-    yield
-    for server in files.glob("a2a-bridge-programs-*"):
-        assert [one.name for one in server.iterdir()] == [".lock"]
-
-
-def shell(script: str, *arguments: str, **options: Any) -> Talk:
-    """An agent whose program is a script of the shell."""
-    return Talk(Agent(Program("sh", "-c", script, "sh", *arguments, **options), name="test"))
-
-
-def text_of(task: hub.Task) -> str:
-    return "".join(part.text for one in task.artifacts for part in one.parts)
-
-
-def said(task: hub.Task) -> str:
-    return "".join(part.text for part in task.status.message.parts)
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("files")]
 
 
 async def ended(pid: int) -> None:
@@ -130,9 +101,6 @@ async def test_output_that_is_text(script: str, output: str | None) -> None:
     assert task.status.state == COMPLETED
     assert output is None or text_of(task) == output
     await talk.close()
-
-
-EVENTS = 'echo "$A2A_EVENTS"; '
 
 
 async def test_events() -> None:
@@ -244,52 +212,6 @@ async def test_a_file_is_sent_when_its_event_says_so() -> None:
     task = await talk.send("x")
     found = [(one.name, one.parts[0].raw, one.parts[0].media_type) for one in task.artifacts]
     assert found == [("a.txt", b"a", "text/x-own"), ("", b"", ""), ("b.txt", b"b", "text/plain")]
-    await talk.close()
-
-
-async def test_only_regular_files_are_output(files: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (files / "secret").write_text("secret")
-    talk = shell(
-        'cd "$A2A_OUT"; ln -s "$1" link; ln "$1" second; mkfifo pipe; mkdir folder; echo yes > file',
-        str(files / "secret"),
-    )
-    task = await talk.send("x")
-    assert [(one.name, one.parts[0].raw) for one in task.artifacts] == [("file", b"yes\n")]
-    assert caplog.text.count("is left out") == 4
-    await talk.close()
-
-
-async def test_a_folder_for_output_that_is_a_link_is_not_followed(files: Path) -> None:
-    (files / "elsewhere").mkdir()
-    (files / "elsewhere" / "secret").write_text("secret")
-    talk = shell('rmdir "$A2A_OUT"; ln -s "$1" "$A2A_OUT"', str(files / "elsewhere"))
-    task = await talk.send("x")
-    assert (task.status.state, len(task.artifacts)) == (FAILED, 0)
-    assert (files / "elsewhere" / "secret").exists()
-    await talk.close()
-
-
-async def test_files_that_a_program_has_locked_are_removed() -> None:
-    talk = shell('mkdir -p "$A2A_OUT/a/b"; touch "$A2A_OUT/a/b/c"; chmod 0 "$A2A_OUT/a/b" "$A2A_OUT/a"')
-    assert (await talk.send("x")).status.state == COMPLETED
-    await talk.close()  # and the fixture looks
-
-
-@each(
-    "script",
-    [
-        "yes | head -c 100000",
-        'head -c 100000 /dev/zero > "$A2A_OUT/large"',
-        'for i in 1 2 3; do head -c 500 /dev/zero > "$A2A_OUT/$i"; done',
-        "yes",
-        EVENTS + "yes | tr -d '\\n'",
-    ],
-)
-async def test_output_has_a_limit(script: str) -> None:
-    talk = shell(script, max_output=1200)
-    task = await talk.send("x")
-    assert (task.status.state, said(task)) == (FAILED, "the output of the agent has more than 1200 bytes")
-    assert len(text_of(task)) <= 1200
     await talk.close()
 
 

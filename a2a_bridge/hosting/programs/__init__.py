@@ -204,8 +204,8 @@ class _Work:
                 self.end = state
             else:
                 self.end = self._failure(process, code, limit)
-        except OutputTooLargeError:
-            text = f"the output of the agent has more than {self._most} bytes"
+        except OutputTooLargeError as error:
+            text = f"the output of the agent has more than {error.limit or f'{self._most} bytes'}"
             log.error("task %s: %s", self._run.task_id, text)  # noqa: TRY400
             self.end = self._run.status(hub.TASK_STATE_FAILED, text)
         finally:

@@ -38,8 +38,10 @@ _PREFIX = "a2a-bridge-programs-"
 _LOCK = ".lock"
 #: the variable that names the folder for output, by which the programs of a dead server are found
 OUT = "A2A_OUT"
-#: files of one run
+#: files of one run: a task finds an artifact among those that it has
 _MOST_FILES = 1000
+#: how a folder is opened that a program can have replaced by a link
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 #: bytes of a question
 _QUESTION = 64 * 1024
 
@@ -47,7 +49,11 @@ _encode_message, _encode_task = encoder(hub.Message), encoder(hub.Task)
 
 
 class OutputTooLargeError(ValueError):
-    """The files of a run have more bytes than it may have."""
+    """The output of a run has more than it may have. limit: how much that is; empty for bytes."""
+
+    def __init__(self, limit: str = "") -> None:
+        super().__init__(limit)
+        self.limit = limit
 
 
 class RunFolder:
@@ -95,17 +101,21 @@ class RunFolder:
     def read_question(self) -> str:
         """The text in the file for a question, without the end of its last line; empty if there is none."""
         try:
-            descriptor = _opened(str(self.question), None)
+            parent = self._open()
+            try:
+                descriptor = _opened(self.question.name, parent)
+            finally:
+                os.close(parent)
         except OSError:
             return ""
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            if not _is_own(descriptor):
                 return ""
             return file.read(_QUESTION).decode("utf-8", "replace").rstrip("\r\n")
 
     def read_file(self, name: str, most: int) -> bytes:
         """A file of the output. Raises OutputTooLargeError, and OSError for a name without a regular file."""
-        folder = os.open(self.out, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        folder = self._open_out()
         try:
             return _content(folder, name, most)
         finally:
@@ -114,11 +124,11 @@ class RunFolder:
     def read_files(self, most: int, without: Collection[str]) -> list[tuple[str, bytes]]:
         """The files of the output by name, but for some. Raises OutputTooLargeError, OSError."""
         found = []
-        folder = os.open(self.out, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        folder = self._open_out()
         try:
             names = sorted(name for name in os.listdir(folder) if name not in without)  # noqa: PTH208  of a descriptor
             if len(names) > _MOST_FILES:
-                raise OutputTooLargeError
+                raise OutputTooLargeError(f"{_MOST_FILES} files")
             for name in names:
                 try:
                     content = _content(folder, name, most)
@@ -131,21 +141,37 @@ class RunFolder:
             os.close(folder)
         return found
 
+    def _open(self) -> int:
+        return os.open(self.path, _FOLDER)
+
+    def _open_out(self) -> int:
+        # Each folder by itself: a program can replace the folder of its run by a link, too.
+        parent = self._open()
+        try:
+            return os.open(self.out.name, _FOLDER, dir_fd=parent)
+        finally:
+            os.close(parent)
+
     def remove(self) -> None:
         """Removes all files of the run."""
         _remove(self.path)
 
 
-def _opened(name: str, folder: int | None) -> int:
+def _opened(name: str, folder: int) -> int:
     # Without O_NONBLOCK a pipe with such a name would be waited for.
     return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+
+
+def _is_own(descriptor: int) -> bool:
+    """Whether a file is a regular one that has no other name."""
+    found = os.fstat(descriptor)
+    return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
 
 
 def _content(folder: int, name: str, most: int) -> bytes:
     descriptor = _opened(name, folder)
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        if not _is_own(descriptor):
             raise OSError(0, "it is no regular file with one name")
         content = file.read(most + 1)
     if len(content) > most:
@@ -154,7 +180,9 @@ def _content(folder: int, name: str, most: int) -> bytes:
 
 
 def _remove(folder: Path) -> None:
-    """Removes a folder, also one whose permissions a program has changed."""
+    """Removes a folder, also one whose permissions a program has changed. Follows no link."""
+    if folder.is_symlink():  # `os.walk` follows a link that it begins with
+        folder.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
     if folder.is_dir():
         for path, _, _ in os.walk(folder):

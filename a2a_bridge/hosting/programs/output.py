@@ -7,6 +7,9 @@ Rules:
 2. Text is passed on as it comes. Bytes that are no UTF-8 become U+FFFD.
 3. An object has one member that says what the event is, and members that belong to it: see KINDS. Anything
    else breaks the protocol. The error names the line, and has nothing of its content.
+4. Events and artifacts are limited in number, not in bytes only: a short line becomes a message of the
+   history or an artifact, which takes a hundred times its bytes, and a task looks through its artifacts for
+   each.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from a2a_bridge.codec import JsonSyntaxError, loads
 from a2a_bridge.hosting.agent_content import ExecutorError
 from a2a_bridge.hosting.executor import Event, Run
 from a2a_bridge.hosting.identifiers import new_id
+from a2a_bridge.hosting.programs.folder import OutputTooLargeError
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: the member that says what an event is → the members that may stand beside it, with their types
@@ -32,6 +36,9 @@ KINDS: dict[str, dict[str, type]] = {
     "ask": {},
     "error": {},
 }
+
+#: events of one run, and artifacts that they begin
+_MOST_EVENTS, _MOST_ARTIFACTS = 50_000, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +66,16 @@ class Output:
     _has_events: bool | None = None
     _rest: bytes = b""
     _number: int = 0
+    _events: int = 0
+    _artifacts: int = 0
     _artifact_id: str = field(default_factory=new_id)
     #: the artifacts of this run that take further chunks
     _begun: set[str] = field(default_factory=set)
 
     def feed(self, data: bytes, *, last: bool = False) -> Iterator[Event | FileName]:
-        """The events of further bytes. last: whether no more follow. Raises ExecutorError."""
+        """The events of further bytes. last: whether no more follow. Raises ExecutorError,
+        and OutputTooLargeError.
+        """
         if self._has_events is None:
             first = f"{self.token}\n".encode()
             data = self._rest + data
@@ -85,10 +96,17 @@ class Output:
         """A piece of an artifact; of the one for text without an id."""
         artifact_id = artifact_id or self._artifact_id
         append = artifact_id in self._begun
+        if not append:
+            self._count_artifact()
         self._begun.add(artifact_id)
         if last:
             self._begun.discard(artifact_id)
         return self.run.artifact(content, artifact_id=artifact_id, name=name, append=append, last=last)
+
+    def _count_artifact(self) -> None:
+        self._artifacts += 1
+        if self._artifacts > _MOST_ARTIFACTS:
+            raise OutputTooLargeError(f"{_MOST_ARTIFACTS} artifacts")
 
     def _lines(self, data: bytes, *, last: bool) -> Iterator[Event | FileName]:
         if b"\n" not in data and not last:
@@ -100,6 +118,9 @@ class Output:
         for line in lines:
             self._number += 1
             if line.strip():
+                self._events += 1
+                if self._events > _MOST_EVENTS:
+                    raise OutputTooLargeError(f"{_MOST_EVENTS} events")
                 event = self._event(line)
                 if event is not None:
                     yield event
@@ -145,6 +166,7 @@ class Output:
                 last = members.get("last", not names["artifact"])
                 return self._chunk(_data(value), own, name=names["name"], last=last)
             case "file":
+                self._count_artifact()
                 return FileName(value, names["mediaType"])
             case "status":
                 return self.run.status(hub.TASK_STATE_WORKING, value)
