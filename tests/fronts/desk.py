@@ -26,8 +26,8 @@ FORMS = (("GRPC", "1.0"), ("JSONRPC", "0.3"))
 
 class Desk(AgentExecutor):
     """`turn`: says how many messages of this context it has seen. `ask QUESTION`, `auth`: waits, and says then what
-    it was told. `files`: text, a link, an image, a document, and data. `work`: works until `release`. `fail`,
-    `reject`, `crash`: ends badly; `break`: after a part of the answer. `direct`: answers with a message. Anything else: `TEXT!`, in two chunks.
+    it was told. `files`: text, a link, an image, a document, and data. `work`: works until `released`; `chatter`: and says what it does,
+    without a pause. A task that waits can `work` and `fail`, too. `fail`, `reject`, `crash`: ends badly; `break`: after a part of the answer. `direct`: answers with a message. Anything else: `TEXT!`, in two chunks.
     """
 
     def __init__(self) -> None:
@@ -44,6 +44,12 @@ class Desk(AgentExecutor):
         self.parameters.append(dict(run.context.parameters))
         if run.task is not None:
             yield run.status("working")
+            if run.text == "fail":
+                yield run.status("failed", _said(run, "failed"))
+                return
+            if run.text == "work":
+                self.working.set()
+                await self._work()
             yield run.artifact(f"you said {run.text}", artifact_id="second")
             yield run.status("completed")
             return
@@ -76,13 +82,13 @@ class Desk(AgentExecutor):
             )
         elif verb == "work":
             self.working.set()
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    await self.released.wait()
-            except asyncio.CancelledError:
-                self.cancelled.set()
-                raise
+            await self._work()
             yield run.artifact("worked")
+        elif verb == "chatter":
+            number = 0
+            while not self.released.is_set():
+                number += 1
+                yield run.status("working", _said(run, f"step {number}"))
         elif verb in ("fail", "reject"):
             yield run.status("failed" if verb == "fail" else "rejected", _said(run, f"{verb}ed"))
             return
@@ -96,6 +102,14 @@ class Desk(AgentExecutor):
             yield run.artifact(run.text, artifact_id="echo")
             yield run.artifact("!", artifact_id="echo", append=True, last=True)
         yield run.status("completed")
+
+    async def _work(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self.released.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
 
 
 def _said(run: Run, text: str) -> hub.Message:

@@ -18,7 +18,11 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from a2a_bridge import Agent, connect, interface
-from a2a_bridge.app.runtime import serve_agent
+from a2a_bridge.app.runtime import ServeOptions, serve_agent
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext
+from a2a_bridge.core.messages import text_part
+from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.fronts import turn
 from a2a_bridge_adapters.fronts.mcp_content import STATE_META, TASK_META
@@ -185,6 +189,50 @@ async def test_a_call_that_takes_longer(desk_at: At, era: str) -> None:
         while "still working" in text_of(done := await mcp.call_tool("task_status", {"task": task})):
             pass
         assert (text_of(done), done.is_error, desk.cancelled.is_set()) == ("worked", False, False)
+
+
+async def test_an_agent_that_always_has_news_does_not_keep_its_caller(desk_at: At) -> None:
+    desk, target = desk_at
+    message = hub.Message(message_id="m", role=hub.ROLE_USER, parts=[text_part("chatter")])
+    async with connect(target) as peer:
+        upstream = turn.Upstream(peer)
+        async with turn.Turn(upstream, message, CallContext()) as one:
+            # The caller is slower than the agent.
+            while not one._pending.full():  # noqa: ASYNC110  a queue has no event for this
+                await asyncio.sleep(0)
+            with pytest.raises(TimeoutError):
+                await one.next_until(asyncio.get_running_loop().time())
+            desk.released.set()
+        await upstream.close()
+
+
+class Silent:
+    """An agent that does not say how its tasks go."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.stream = service.stream
+
+    async def unary(self, call: Call[Any, Any], /) -> Any:
+        if call.operation is ops.GET_TASK:
+            await asyncio.wait_for(asyncio.Event().wait(), PATIENCE)
+        return await self._service.unary(call)
+
+
+async def test_an_agent_that_does_not_say_how_a_task_goes(era: str) -> None:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serve_agent(
+            Agent(Desk(), name="desk"), [interface("GRPC")], ServeOptions(middleware=(Silent,))
+        ) as server,
+        fronted(server.card, wait=0.3) as url,
+        client(url, era) as mcp,
+    ):
+        working = await mcp.call_tool("desk", {"message": "work"})
+        task = text_of(working).rpartition("task=")[2]
+        result = await mcp.call_tool("task_status", {"task": task})
+        text = f"The agent has not said how the task goes. Call task_status again with task={task}"
+        assert (text_of(result), result.is_error) == (text, True)
 
 
 async def test_a_cancelled_call_cancels_the_task(desk_at: At, era: str) -> None:

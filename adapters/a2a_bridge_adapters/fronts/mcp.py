@@ -319,8 +319,14 @@ class McpFront:
         check_text("task", task_id)
         late = asyncio.get_running_loop().time() + self._patience
         steps = 0
+        answer = None
         while True:
-            task = await self._upstream.task(task_id, call)
+            try:
+                # The last look at the task has some time, too, and a short wait allows one.
+                async with asyncio.timeout_at(max(late, asyncio.get_running_loop().time() + _PAUSE)):
+                    task = await self._upstream.task(task_id, call)
+            except TimeoutError:
+                return failure(_SILENT.format(task=task_id)) if answer is None else _working(task_id, answer)
             answer = answer_of(task)
             if task.status.state in AT_REST:
                 break
@@ -339,6 +345,7 @@ class McpFront:
 
 
 _DECLINED = "the question of the agent was not answered; its task is cancelled"
+_SILENT = f"The agent has not said how the task goes. Call {STATUS_TOOL} again with task={{task}}"
 
 
 def _working(task_id: str, answer: Answer) -> types.CallToolResult:

@@ -236,8 +236,11 @@ class Turn:
 
     async def next_until(self, late: float) -> Update | None:
         """The same until a time of the event loop, or, if the agent has named no task by then, until it does:
-        a task without a name cannot be asked for later. Raises TimeoutError.
+        a task without a name cannot be asked for later. Raises TimeoutError, also if there is news: an agent
+        that always has some does not keep its caller.
         """
+        if self._has_task() and asyncio.get_running_loop().time() >= late:
+            raise TimeoutError
         try:
             async with asyncio.timeout_at(late):
                 return await self.next()
