@@ -7,6 +7,7 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import reduce
 from typing import Any
 
 import httpx
@@ -152,6 +153,52 @@ async def test_chats_that_are_alike_do_not_mix(desk_at: At) -> None:
     assert sorted(desk.seen.values()) == [1, 2, 2]
 
 
+async def test_a_chat_with_a_name_or_an_id_does_not_mix_with_one_that_is_alike(desk_at: At) -> None:
+    desk, target = desk_at
+    async with fronted(target) as url, client(url) as api:
+        both = [user("turn"), assistant("turn 1"), user("turn")]
+        header = {"X-A2A-Conversation": "mine"}
+        assert await chat(api, "turn") == "turn 1"
+        assert await chat(api, "turn", extra_headers=header) == "turn 1"
+        assert await chat(api, both) == "turn 2"
+        assert await chat(api, both, extra_headers=header) == "turn 2"
+        for id_first in (True, False):
+            assert await chat(api, "turn") == "turn 1"
+            response = await api.responses.create(model="desk", input="turn")
+            for by_id in (id_first, not id_first):
+                if by_id:
+                    again = await api.responses.create(
+                        model="desk", input="turn", previous_response_id=response.id
+                    )
+                    assert again.output_text == "turn 2"
+                else:
+                    assert await chat(api, both) == "turn 2"
+    assert sorted(desk.seen.values()) == [2] * 6
+
+
+async def test_a_task_that_has_ended_is_not_continued(desk_at: At) -> None:
+    desk, target = desk_at
+    async with fronted(target) as url, client(url) as api:
+        header = {"X-A2A-Conversation": "mine"}
+        assert await chat(api, "ask", extra_headers=header) == "so far\n\nwhich one?"
+        with pytest.raises(openai.InternalServerError):
+            await chat(api, "fail", extra_headers=header)
+        assert await chat(api, "turn", extra_headers=header) == "turn 3"
+        first = await api.responses.create(model="desk", input="ask")
+        with pytest.raises(openai.InternalServerError):
+            await api.responses.create(model="desk", input="fail", previous_response_id=first.id)
+        again = await api.responses.create(model="desk", input="turn", previous_response_id=first.id)
+        assert again.output_text == "turn 3"
+        # The caller leaves.
+        assert await chat(api, "ask", extra_headers=header) == "so far\n\nwhich one?"
+        call = asyncio.create_task(chat(api, "work", extra_headers=header))
+        await desk.working.wait()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await desk.cancelled.wait()
+        assert await chat(api, "turn", extra_headers=header) == "turn 6"
+
+
 async def test_a_transcript_belongs_to_its_caller(desk_at: At) -> None:
     desk, target = desk_at
     async with (
@@ -287,6 +334,8 @@ async def test_a_caller_who_leaves_cancels_the_task(desk_at: At, stream: bool) -
 CHAT: Any = {"model": "desk", "messages": [user("x")]}
 JSON, PLAIN = {"Content-Type": "application/json; charset=utf-8"}, {"Content-Type": "text/plain"}
 RESPONSE: Any = {"model": "desk", "input": "x"}
+#: deeper than Python writes
+DEEP: Any = reduce(lambda inner, _: {"a": inner}, range(900), None)
 #: path, body or members of a good one, status, member
 WRONG = (
     ("chat/completions", b"{", 400, None),
@@ -305,6 +354,9 @@ WRONG = (
     ("chat/completions", {"messages": [user(3)]}, 400, "messages[0].content"),
     ("chat/completions", {"messages": [user("\ud800")]}, 400, "messages[0].content"),
     ("chat/completions", {"model": "\ud800"}, 404, "model"),
+    ("chat/completions", {"messages": [{"role": DEEP}]}, 400, "messages[0].role"),
+    ("chat/completions", {"messages": [user([{"type": DEEP}])]}, 400, "messages[0].content[0].type"),
+    ("chat/completions", {"model": "m" * 1_000_000}, 404, "model"),
     ("chat/completions", {"n": True}, 400, "n"),
     ("chat/completions", {"messages": [user([{"type": "video"}])]}, 400, "messages[0].content[0].type"),
     ("chat/completions", {"messages": [user([{"type": "text"}])]}, 400, "messages[0].content[0].text"),
@@ -336,6 +388,7 @@ WRONG = (
     ("chat/completions", {"logprobs": True}, 400, "logprobs"),
     ("responses", {"input": None}, 400, "input"),
     ("responses", {"input": [{"type": "function_call_output"}]}, 400, "input[0].type"),
+    ("responses", {"input": [{"type": DEEP}]}, 400, "input[0].type"),
     ("responses", {"tools": [{"type": "web_search"}]}, 400, "tools"),
     ("responses", {"background": True}, 400, "background"),
     ("responses", {"text": {"format": {"type": "json_schema"}}}, 400, "text"),
@@ -359,7 +412,7 @@ async def test_requests_that_are_wrong() -> None:
             response = await http.post(f"{url}/v1/{path}", content=body, headers=JSON)
             error = response.json()["error"]
             assert (response.status_code, error["param"]) == (status, param), (wrong, response.text)
-            assert error["message"]
+            assert 0 < len(error["message"]) < 1000
             assert error["type"] == "invalid_request_error"
         assert (await http.get(f"{url}/v1/chat/completions")).status_code == 405
         # What a form of a web page can send.

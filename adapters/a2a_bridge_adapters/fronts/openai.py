@@ -4,8 +4,9 @@ Rules:
 1. Only the newest message of the user goes to the agent, which keeps the conversation itself.
 2. A conversation is found again by the header X-A2A-Conversation, by `previous_response_id`, or by the whole
    transcript before the newest message. Each is looked for among those of the caller. A transcript leads to a
-   conversation once: two chats that are alike so far go on in two.
-3. A task that waits is continued by the next message of its conversation.
+   conversation once: two chats that are alike so far go on in two, also if one of them goes on by the id of
+   its response. A conversation of the header is found by the header only.
+3. A task that waits is continued by the next message of its conversation, until the task ends.
 4. A caller that leaves cancels the task.
 5. Until the first event of a stream, an error has its HTTP status. Later it is an event.
 
@@ -64,6 +65,7 @@ from a2a_bridge_adapters.fronts.openai_requests import (
     RequestError,
     chat_request,
     digest,
+    quoted,
     response_request,
 )
 from a2a_bridge_adapters.fronts.turn import Answer, Turn, Upstream
@@ -81,6 +83,8 @@ _BODY_TIME = 60.0
 _LONGEST_NAME = 256
 #: seconds of silence after which a stream begins, and then gets a comment, so that proxies keep it open
 _SILENCE = 10.0
+#: the errors for a message to a task that does not wait any more
+_TASK_IS_OVER = (Reason.TASK_NOT_FOUND, Reason.UNSUPPORTED_OPERATION)
 _RETRIED = (Reason.UNAVAILABLE, Reason.RESOURCE_EXHAUSTED)
 _STREAM = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -134,6 +138,16 @@ async def _reject(error: A2AError, send: Send) -> None:
     await respond(send, problem.status, problem.body, problem_headers(error))
 
 
+@dataclass(slots=True, eq=False)
+class _Left:
+    """A conversation as an answer left it. key: of its transcript, by owner."""
+
+    conversation: Conversation
+    key: tuple[str, str]
+    #: whether a transcript has led to it
+    taken: bool = False
+
+
 @dataclass(slots=True)
 class _Exchange:
     """A request for an answer."""
@@ -142,8 +156,10 @@ class _Exchange:
     form: Chat | Response
     conversation: Conversation
     owner: str
-    #: from the transcript; None if the conversation was found in another way
-    found_by: tuple[str, str] | None
+    #: the conversation before this request, found by its transcript or a response; None for others
+    left: _Left | None
+    #: whether the header names the conversation
+    is_named: bool
     started: bool = False
     #: the text so far
     said: str = ""
@@ -158,9 +174,9 @@ class OpenAiFront:
         self._max_body = max_body
         self._named = Conversations(BINDING)
         #: conversations by owner and digest of the transcript
-        self._transcripts: MutableMapping[tuple[str, str], list[Conversation]] = TTLCache(MOST, LONGEST)
-        #: conversations as a response left them, by owner and id of the response
-        self._responses: MutableMapping[tuple[str, str], Conversation] = TTLCache(MOST, LONGEST)
+        self._transcripts: MutableMapping[tuple[str, str], list[_Left]] = TTLCache(MOST, LONGEST)
+        #: conversations by owner and id of the response
+        self._responses: MutableMapping[tuple[str, str], _Left] = TTLCache(MOST, LONGEST)
 
     @property
     def model(self) -> str:
@@ -198,7 +214,7 @@ class OpenAiFront:
 
     def _check_model(self, name: str) -> None:
         if name not in (self.model, self._upstream.card.name):
-            text = f"the model {name!r} does not exist; this agent is {self.model!r}"
+            text = f"the model {quoted(name)} does not exist; this agent is {self.model!r}"
             raise RequestError(text, "model", "model_not_found", 404)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, *, is_chat: bool) -> None:
@@ -221,8 +237,17 @@ class OpenAiFront:
             if is_chat
             else Response(self.model, ask.previous_response_id)
         )
-        conversation, found_by = self._conversation(ask, owner, scope)
-        exchange = _Exchange(ask, form, conversation, owner, found_by)
+        name = _name_of(scope)
+        left = None if name else self._left(ask, owner)
+        if name and ask.previous_response_id:
+            raise RequestError(f"previous_response_id: not beside {HEADER}", "previous_response_id")
+        if name:
+            conversation = self._named.named(owner, name)
+        elif left is not None:
+            conversation = replace(left.conversation)
+        else:
+            conversation = Conversation(context_of(BINDING, owner, new_name()))
+        exchange = _Exchange(ask, form, conversation, owner, left, is_named=bool(name))
         message = hub.Message(message_id=new_name(), role=hub.ROLE_USER, parts=ask.parts)
         if conversation.waiting:
             message.task_id = conversation.waiting
@@ -230,43 +255,41 @@ class OpenAiFront:
             message.context_id = conversation.context_id
         turn = Turn(self._upstream, message, context, conversation.shown)
         work = asyncio.create_task(self._run(exchange, turn, send))
-        left = asyncio.create_task(_left(receive))
+        leaving = asyncio.create_task(_leaving(receive))
         try:
-            await asyncio.wait({work, left}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            left.cancel()
+            leaving.cancel()
             if not work.done():
                 work.cancel()
         try:
             await work
         except asyncio.CancelledError:
-            if left.cancelled() or not left.done():
+            if leaving.cancelled() or not leaving.done():
                 raise
 
-    def _conversation(
-        self, ask: Ask, owner: str, scope: Scope
-    ) -> tuple[Conversation, tuple[str, str] | None]:
-        """The conversation of a request, and the key of the transcript that has led to it."""
-        names = [value.decode("latin-1") for name, value in scope["headers"] if name == HEADER.encode()]
-        if names:
-            if len(names) > 1 or not 0 < len(names[0]) <= _LONGEST_NAME:
-                raise RequestError(f"the header {HEADER} is one name of at most {_LONGEST_NAME} characters")
-            if ask.previous_response_id:
-                raise RequestError(f"previous_response_id: not beside {HEADER}", "previous_response_id")
-            return self._named.named(owner, names[0]), None
+    def _left(self, ask: Ask, owner: str) -> _Left | None:
+        """The conversation that a response or a transcript leads to; None for a new one."""
         if ask.previous_response_id:
             known = self._responses.get((owner, ask.previous_response_id))
             if known is None:
-                text = f"Previous response with id {ask.previous_response_id!r} not found."
+                text = f"Previous response with id {quoted(ask.previous_response_id)} not found."
                 raise RequestError(text, "previous_response_id", "previous_response_not_found")
-            return replace(known), None
+            alike = self._transcripts.get(known.key, [])
+            if known in alike:
+                alike.remove(known)
+            elif known.taken and alike:
+                # The transcript of a chat that is alike has led there: this chat takes the place of that one.
+                known = self._responses[owner, ask.previous_response_id] = alike.pop()
+            return known
         if ask.transcript:
-            key = (owner, digest(ask.transcript))
-            found = self._transcripts.get(key)
+            found = self._transcripts.get((owner, digest(ask.transcript)))
             if found:
-                return found.pop(), key
+                left = found.pop()
+                left.taken = True
+                return left
             _log.info("a chat is not known here, so the agent sees its newest message only")
-        return Conversation(context_of(BINDING, owner, new_name())), None
+        return None
 
     async def _run(self, exchange: _Exchange, turn: Turn, send: Send) -> None:
         """Runs a turn and sends the answer."""
@@ -281,11 +304,15 @@ class OpenAiFront:
             self._restore(exchange, turn, error)
             await self._fail(exchange, problem, send)
             return
+        except asyncio.CancelledError:
+            _forget_waiting(exchange)  # the turn cancels the task
+            raise
         except Exception:  # noqa: BLE001  the caller gets an error without its text
             _log.exception("a request of OpenAI's API failed")
             await self._fail(exchange, Problem.of(internal_error()), send)
             return
         if answer.failed:
+            _forget_waiting(exchange)
             problem = Problem.of_task(answer)
             problem.headers.append(_NO_RETRY)
             await self._fail(exchange, problem, send)
@@ -341,23 +368,45 @@ class OpenAiFront:
 
     def _restore(self, exchange: _Exchange, turn: Turn, error: A2AError) -> None:
         """Keeps a conversation whose message did not get through, so that the caller can try again."""
-        if error.reason is Reason.TASK_NOT_FOUND:
-            exchange.conversation.waiting = ""  # the agent has forgotten what waited
+        if error.reason in _TASK_IS_OVER:
+            _forget_waiting(exchange)
         elif turn.task_id and not exchange.conversation.waiting:
             return
-        if exchange.found_by is not None:
-            self._transcripts.setdefault(exchange.found_by, []).append(exchange.conversation)
+        left = exchange.left
+        if left is not None and not exchange.ask.previous_response_id:
+            left.taken = False
+            self._transcripts.setdefault(left.key, []).append(left)
 
     def _note(self, exchange: _Exchange, answer: Answer) -> None:
         """Remembers how the conversation goes on."""
         conversation = exchange.conversation
         conversation.note(answer)
-        if isinstance(exchange.form, Response):
-            self._responses[exchange.owner, exchange.form.id] = replace(conversation)
         newest = ("user", exchange.ask.newest)
         transcript = (*exchange.ask.transcript, newest, ("assistant", exchange.said))
-        key = (exchange.owner, digest(transcript))
-        self._transcripts[key] = [*self._transcripts.get(key, []), replace(conversation)][-_ALIKE:]
+        left = _Left(replace(conversation), (exchange.owner, digest(transcript)))
+        if isinstance(exchange.form, Response):
+            self._responses[exchange.owner, exchange.form.id] = left
+        if not exchange.is_named:
+            self._transcripts[left.key] = [*self._transcripts.get(left.key, []), left][-_ALIKE:]
+
+
+def _forget_waiting(exchange: _Exchange) -> None:
+    """Has the next message begin a task: the one that waited is over."""
+    for one in (exchange.conversation, None if exchange.left is None else exchange.left.conversation):
+        if one is not None:
+            one.waiting, one.shown = "", {}
+
+
+def _name_of(scope: Scope) -> str:
+    """The name that the header gives the conversation; empty without the header. Raises RequestError."""
+    names: list[str] = [
+        value.decode("latin-1") for name, value in scope["headers"] if name == HEADER.encode()
+    ]
+    if not names:
+        return ""
+    if len(names) > 1 or not 0 < len(names[0]) <= _LONGEST_NAME:
+        raise RequestError(f"the header {HEADER} is one name of at most {_LONGEST_NAME} characters")
+    return names[0]
 
 
 #: conversations of one caller with the same transcript
@@ -396,7 +445,7 @@ async def _body(receive: Receive, most: int) -> bytes:
             return b"".join(chunks)
 
 
-async def _left(receive: Receive) -> None:
+async def _leaving(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

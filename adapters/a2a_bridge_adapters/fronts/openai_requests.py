@@ -21,6 +21,19 @@ from a2a_bridge.core.messages import text_part
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
+def quoted(value: Any) -> str:
+    """A value for the text of an error: short text as it is, and of anything else, which can be deep, its
+    type.
+    """
+    if isinstance(value, str) and len(value) <= _LONGEST_QUOTE:
+        return repr(value)
+    return f"this {type(value).__name__}"
+
+
+#: characters
+_LONGEST_QUOTE = 200
+
+
 class RequestError(Exception):
     """A request is not valid. param: the member. code: as OpenAI's API has it."""
 
@@ -121,7 +134,8 @@ def response_request(body: Any) -> Ask:
     for place, item in enumerate(items):
         kind = item.get("type", "message") if isinstance(item, dict) else "message"
         if kind not in ("message", "reasoning"):
-            raise RequestError(f"input[{place}].type: {kind!r} is not supported", f"input[{place}].type")
+            path = f"input[{place}].type"
+            raise RequestError(f"{path}: {quoted(kind)} is not supported", path)
     items = [one for one in items if not isinstance(one, dict) or one.get("type") != "reasoning"]
     parts, newest, transcript = _split(items, "input")
     previous = known.get("previous_response_id") or ""
@@ -186,7 +200,7 @@ def _split(
             "tool",
             "function",
         ):
-            raise RequestError(f"{path}.role: {role!r} is not known", f"{path}.role")
+            raise RequestError(f"{path}.role: {quoted(role)} is not known", f"{path}.role")
         content = one.get("content")
         if role == "user":
             try:
@@ -261,7 +275,7 @@ def _part(one: Any, path: str) -> hub.Part:
         return _file(found, f"{path}.file")
     if kind == "input_file":
         return _file(one, path)
-    raise RequestError(f"{path}.type: {kind!r} is not supported", f"{path}.type")
+    raise RequestError(f"{path}.type: {quoted(kind)} is not supported", f"{path}.type")
 
 
 def _member(known: Mapping[str, Any], name: str, path: str) -> str:
