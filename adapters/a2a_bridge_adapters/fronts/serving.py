@@ -7,10 +7,11 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import typer
 
@@ -28,13 +29,11 @@ from a2a_bridge.cli.security import check_card, note_open
 from a2a_bridge.cli.server_options import ListenOptions
 from a2a_bridge.cli.target import Target, load, parse
 from a2a_bridge.cli.values import parse_binding, use_bridge_key
-from a2a_bridge_adapters.fronts.callers import LOCAL, Application
+from a2a_bridge_adapters.fronts.application import Opens
+from a2a_bridge_adapters.fronts.callers import LOCAL
 from a2a_bridge_adapters.fronts.flags import FrontFlags, McpFlags, OpenAiFlags
 from a2a_bridge_adapters.fronts.listener import Listener, listen
 from a2a_bridge_adapters.fronts.turn import Upstream
-
-#: opens the application of a front for an agent
-Opens = Callable[[Upstream], AbstractAsyncContextManager[Application]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +60,15 @@ class _Front:
         listening, dialling = gateway_options(served)
         return cls(parse(target), served, listening, dialling)
 
-    def allowed_hosts(self, flags: FrontFlags) -> Sequence[str]:
-        """The hosts that callers may name; empty for all."""
-        return flags.allow_host or (LOCAL if self.listening.http.is_local else ())
+    def edge(self, flags: McpFlags | OpenAiFlags) -> dict[str, Any]:
+        """The arguments of `open_mcp` and `open_openai` about callers and their requests."""
+        return {
+            "authenticate": self.listening.options.authentication,
+            # Empty for all.
+            "allowed_hosts": flags.allow_host or (LOCAL if self.listening.http.is_local else ()),
+            "max_body": flags.max_body,
+            "bearer_as": flags.api_key_header if flags.api_keys else "",
+        }
 
     @asynccontextmanager
     async def upstream(self) -> AsyncIterator[Upstream]:
@@ -108,15 +113,7 @@ def run_mcp(context: typer.Context, target: str, flags: McpFlags) -> None:
         if flags.stdio:
             run_on(flags.loop, _serve_pipe(front, flags.wait, flags.timeout_graceful_shutdown))
             return
-        opens = partial(
-            open_mcp,
-            authenticate=front.listening.options.authentication,
-            wait=flags.wait,
-            allowed_hosts=front.allowed_hosts(flags),
-            max_body=flags.max_body,
-            bearer_as=flags.api_key_header if flags.api_keys else "",
-        )
-        _serve(context, front, opens)
+        _serve(context, front, partial(open_mcp, wait=flags.wait, **front.edge(flags)))
 
 
 def run_openai(context: typer.Context, target: str, flags: OpenAiFlags) -> None:
@@ -127,14 +124,7 @@ def run_openai(context: typer.Context, target: str, flags: OpenAiFlags) -> None:
     open_logging(flags.as_gateway())
     with guard(target):
         front = _Front.of(target, flags)
-        opens = partial(
-            open_openai,
-            authenticate=front.listening.options.authentication,
-            allowed_hosts=front.allowed_hosts(flags),
-            max_body=flags.max_body,
-            bearer_as=flags.api_key_header if flags.api_keys else "",
-        )
-        _serve(context, front, opens)
+        _serve(context, front, partial(open_openai, **front.edge(flags)))
 
 
 async def _serve_pipe(front: _Front, wait: float, grace: float) -> None:
