@@ -14,10 +14,9 @@ from a2a_bridge.hosting.adapters import comes_from
 class FrameworkAdapter:
     """The adapter of one framework.
 
-    package: where its agents are defined, and neither models nor stores: a file with an agent has those, too.
-    module: of this distribution, with `EXECUTOR`, a class that takes
-    an agent and options, and `members_of`, which gives the members of the card that an agent of the framework
-    has. extra: of this distribution.
+    package: the package of the agents alone, because a file with an agent has models and stores, too.
+    module: of this distribution. It has `EXECUTOR`, a class that takes an agent and options, and
+    `members_of`, which gives the members of the card that an agent has. extra: of this distribution.
     """
 
     def __init__(self, package: str, module: str, extra: str) -> None:
