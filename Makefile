@@ -107,7 +107,7 @@ matrix: install peers ## every client version and binding through a gateway to e
 	$(BIN)/python -m tests.matrix
 
 # Minutes: about five. A status of the report is the outcome of tests.
-cli: install peers ## the specification of an A2A command line against live agents; writes docs/cli-compliance.yaml
+cli: install peers ## the specification of an A2A command line against live agents; writes docs/reference/cli-compliance.yaml
 	$(BIN)/python -m tests.tools.compliance $(ARGS)
 
 # The toolchains are those of the machine (go, cargo, npm, mvn); what is absent is said and skipped.
@@ -119,7 +119,7 @@ acts: install ## A2A's conformance documents in ACTS against our agents and one 
 	@test -n "$(ACTS)" || { echo "make: name the folder of the documents: make acts ACTS=DIR" >&2; exit 1; }
 	$(BIN)/python -m tests.tools.acts $(ACTS) $(ARGS)
 
-# The checkout has its requirements in a .venv of its own (see docs/sdks.md).
+# The checkout has its requirements in a .venv of its own (see docs/reference/sdks.md).
 tck: install ## an official conformance suite, checked out in TCK, against `serve` (ARGS: see tests/tck)
 	@test -n "$(TCK)" || { echo "make: name a checkout of a2a-tck: make tck TCK=DIR" >&2; exit 1; }
 	$(BIN)/python -m tests.tck $(TCK) $(ARGS)

@@ -1,4 +1,7 @@
-"""`python -m benchmarks`: all rows, one table, `benchmarks/results/latest.json`. See docs/benchmarks.md."""
+"""`python -m benchmarks`: all rows, one table, `benchmarks/results/latest.json`.
+
+See docs/reference/benchmarks.md.
+"""
 
 from __future__ import annotations
 

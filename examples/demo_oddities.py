@@ -2,8 +2,8 @@
 library.
 
 The message goes to the gateway over JSON-RPC 0.3, and from there over gRPC 1.0 to an agent of the official
-SDK, which keeps it in the history of its task. GetTask returns it over the same two hops. docs/versions.md
-has the rules.
+SDK, which keeps it in the history of its task. GetTask returns it over the same two hops.
+docs/explanation/versions.md has the rules.
 """
 
 from __future__ import annotations

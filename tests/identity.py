@@ -1,4 +1,4 @@
-"""Identity of meaning, by the table in docs/versions.md: equal content, and content that may change."""
+"""Identity of meaning, by the table in docs/explanation/versions.md: equal content, and content that may change."""
 
 from __future__ import annotations
 

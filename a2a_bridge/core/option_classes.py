@@ -53,7 +53,7 @@ class EngineOptions:
 
 @dataclass(frozen=True, slots=True)
 class ProgramOptions:
-    """How the program of an agent is run: see docs/programs.md."""
+    """How the program of an agent is run: see docs/how-to/serve-a-program.md."""
 
     #: variables of this process that the program gets, beside a fixed list
     env: tuple[str, ...] = flag(

@@ -6,7 +6,7 @@ Rules:
    adds a missing member, `[pointer, value, old]` replaces an old value, `[pointer]` removes a member (of a
    card: signatures cover the document as it is). Pointers as in RFC 6901.
 2. Not recorded, because the meaning is the same: members that only the canonical tree has, the variant of
-   numbers, null in place of a value. docs/versions.md has the table.
+   numbers, null in place of a value. docs/explanation/versions.md has the table.
 3. A *unit* is a message with metadata of its own. Entries are stored in that metadata, as one ASCII string
    under KEY, and not as members, because a Struct would lose numbers and depth. Child units have their own.
 4. Nothing is verified here: on every wire these texts are authenticated (see `signed_extras`). An entry whose

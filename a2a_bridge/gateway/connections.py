@@ -245,7 +245,7 @@ def _nothing() -> None:
 @dataclass(frozen=True, slots=True)
 class UpstreamOptions(UpstreamValues):
     """The options of a gateway for its agent: credentials, and its behaviour when the agent fails or changes.
-    See docs/upstreams.md.
+    See docs/how-to/set-up-upstreams.md.
     """
 
     #: the credentials that prove the caller to the agent; None: as the options of the client side and of the

@@ -7,7 +7,7 @@
 The second form repeats one fault of real replicas: each of three restarted ten times, one after the other; ten
 kills; 30 seconds of SIGSTOP, without network, or with 200 ms more on each way; six times 15 seconds of SIGSTOP, or
 of a silent connection, inside a transaction. The third measures the figures
-of docs/replicas.md.
+of docs/explanation/replicas.md.
 
 The last line is `SCHEDULES schedules, FAULTS faults, WRONG wrong`; the exit code is 0 only without anything
 wrong. A simulated schedule can be repeated: `--seed N --schedules 1 --minutes 0`, on the same version of Python: from 3.12

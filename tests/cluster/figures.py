@@ -1,4 +1,4 @@
-"""The figures of docs/replicas.md, measured: `make cluster ARGS="--figures"`.
+"""The figures of docs/explanation/replicas.md, measured: `make cluster ARGS="--figures"`.
 
 Rules:
 1. A figure is a ratio of two measurements in one run, or a count, so that it means the same on every machine.

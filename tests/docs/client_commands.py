@@ -1,4 +1,4 @@
-"""The client commands in docs/cli.md, generated from their declarations.
+"""The client commands in docs/reference/commands.md, generated from their declarations.
 
 `python -m tests.docs.client_commands` writes them; `make generate` runs that, and a test compares.
 """
@@ -14,7 +14,7 @@ from a2a_bridge.cli import app
 from a2a_bridge.cli.help import is_client
 from tests.docs.pages import DOCS
 
-PAGE = DOCS / "cli.md"
+PAGE = DOCS / "reference/commands.md"
 BEGIN = "<!-- generated from the client commands by `make generate` -->\n"
 END = "<!-- end of the client commands -->\n"
 ROOT: Any = typer.main.get_command(app)

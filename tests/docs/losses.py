@@ -1,4 +1,4 @@
-"""The table of losses in docs/versions.md, generated from the dialects.
+"""The table of losses in docs/explanation/versions.md, generated from the dialects.
 
 `python -m tests.docs.losses` writes it; `make generate` runs that, and a test compares.
 """
@@ -9,7 +9,7 @@ from a2a_bridge.dialects import KNOWN
 from a2a_bridge.dialects.v0_3.forms import BETWEEN_SHAPES
 from tests.docs.pages import DOCS
 
-PAGE = DOCS / "versions.md"
+PAGE = DOCS / "explanation/versions.md"
 BEGIN = "<!-- generated from the losses of the dialects by `make generate` -->\n"
 END = "<!-- end of what is generated -->\n"
 

@@ -1,4 +1,4 @@
-"""docs/cli-compliance.yaml is complete, its counts are true, and the page says the same."""
+"""docs/reference/cli-compliance.yaml is complete, its counts are true, and the page says the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/cli.md has the same flags and texts as the command, and every command line in the documentation is
+"""docs/reference/commands.md has the same flags and texts as the command, and every command line in the documentation is
 valid.
 """
 
@@ -16,7 +16,7 @@ from a2a_bridge.testing.each import each
 from tests.docs.client_commands import CLIENT, flat, written
 from tests.docs.pages import DOCS, PAGES, TEXTS, blocks, name, prose, section, table
 
-PAGE = DOCS / "cli.md"
+PAGE = DOCS / "reference/commands.md"
 ROOT_COMMAND: Any = typer.main.get_command(app)
 
 
@@ -67,7 +67,7 @@ def test_flags_that_the_pages_name_exist() -> None:
     # Those of Click, and of the programs that the Makefile runs.
     known |= {"--help", "--help-all", "--version", "--install-completion", "--show-completion"}
     known |= {"--seed", "--schedules", "--minutes", "--folder"}
-    tools = {DOCS / "benchmarks.md", DOCS / "sdks.md"}
+    tools = {DOCS / "reference/benchmarks.md", DOCS / "reference/sdks.md"}
     unknown = [
         (name(page), flag)
         for page in PAGES

@@ -76,7 +76,9 @@ async def test_the_python_blocks_of_a_page_are_programs(page: Path, tmp_path: Pa
         await run(path, place)
 
 
-@pytest.mark.parametrize(("page", "agent"), [("resume.md", "counter"), ("durability.md", "report")])
+@pytest.mark.parametrize(
+    ("page", "agent"), [("how-to/resume-streams.md", "counter"), ("explanation/durability.md", "report")]
+)
 async def test_only_the_last_piece_of_an_artifact_is_marked_as_such(page: str, agent: str) -> None:
     names: dict[str, Any] = {"__name__": "page"}
     exec(blocks(ROOT / "docs" / page, "python")[0].body, names)  # noqa: S102
@@ -87,7 +89,7 @@ async def test_only_the_last_piece_of_an_artifact_is_marked_as_such(page: str, a
 
 
 async def test_the_agents_of_expose_answer() -> None:
-    page = ROOT / "docs" / "expose.md"
+    page = ROOT / "docs" / "how-to/write-an-agent.md"
     names: dict[str, Any] = {"__name__": "page"}
     for block in blocks(page, "python"):
         if block.body.startswith("# ") or "@agent(" in block.body:

@@ -1,4 +1,4 @@
-"""The command lines of README.md and docs/cli.md have the documented output, with free ports in place of the
+"""The command lines of README.md and docs/reference/commands.md have the documented output, with free ports in place of the
 usual ones.
 """
 
@@ -24,7 +24,7 @@ def shape(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"\d+ ms", "N ms", text)).strip()
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "cli.md"], ids=name)
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "reference/commands.md"], ids=name)
 async def test_the_commands_of_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     weather = weather_file(tmp_path)

@@ -1,4 +1,4 @@
-"""docs/limits.md has the limits of the code: their defaults, and the flags that set them."""
+"""docs/reference/limits.md has the limits of the code: their defaults, and the flags that set them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from a2a_bridge.testing.each import each
 from tests.docs.pages import DOCS, prose
 from tests.docs.test_cli_page import VERBS, default, options
 
-PAGE = DOCS / "limits.md"
+PAGE = DOCS / "reference/limits.md"
 OPTIONS = (EngineOptions, HostOptions, Limits, MemoryStore, PushOptions, ReplayOptions, StoreOptions)
 CLASSES: dict[str, Any] = {one.__name__: one for one in OPTIONS}
 #: options that limit no resource of callers

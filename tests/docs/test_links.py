@@ -34,7 +34,7 @@ FOLDERS = (
 )
 
 
-@each("page", [ROOT / "ARCHITECTURE.md", DOCS / "design.md"])
+@each("page", [ROOT / "ARCHITECTURE.md", DOCS / "explanation/design.md"])
 def test_modules_that_the_design_names_exist(page: Path) -> None:
     for module in re.findall(r"`(\w+(?:/\w+)+\.py)`", prose(page)):
         assert any((ROOT / folder / module).exists() for folder in FOLDERS), module

@@ -1,4 +1,4 @@
-"""The commands of docs/migrating.md work, in their order, against an agent of the SDK 0.3.26."""
+"""The commands of docs/how-to/migrate-clients.md work, in their order, against an agent of the SDK 0.3.26."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.peers.processes import JSONRPC, Agent, peer_agents
 
 __all__ = ["peer_agents"]
 
-PAGE = DOCS / "migrating.md"
+PAGE = DOCS / "how-to/migrate-clients.md"
 _FIXED = re.compile(r"127\.0\.0\.1:(?:8080|50051|9100)$")
 
 

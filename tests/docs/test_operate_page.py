@@ -1,4 +1,4 @@
-"""docs/operate.md lists every metric with its type and labels, and names no other."""
+"""docs/how-to/operate-a-server.md lists every metric with its type and labels, and names no other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from a2a_bridge.middleware.logging import FIELDS
 from tests.docs.pages import DOCS, section, table
 from tests.patience import PATIENCE
 
-PAGE = DOCS / "operate.md"
+PAGE = DOCS / "how-to/operate-a-server.md"
 PREFIX = "a2a_bridge_"
 
 

@@ -19,27 +19,32 @@ from tests.patience import PATIENCE
 
 
 def test_the_headers_a_gateway_passes_on() -> None:
-    rows = {row[0]: row[1] for row in table(section(DOCS / "bridge.md", "What is forwarded"), "", "")}
+    rows = {
+        row[0]: row[1]
+        for row in table(section(DOCS / "how-to/bridge-an-agent.md", "What is forwarded"), "", "")
+    }
     said = set(re.findall(r"[A-Za-z][\w-]+", rows["caller's headers"].partition(", and those")[0]))
     assert {one.lower() for one in said} == DialOptions().forward
 
 
 def test_the_headers_that_are_masked() -> None:
-    said = re.search(r"masks the values of (.*?);", prose(DOCS / "cli.md"), re.DOTALL)
+    said = re.search(r"masks the values of (.*?);", prose(DOCS / "reference/commands.md"), re.DOTALL)
     assert said is not None
     assert {one.lower() for one in re.findall(r"`([\w-]+)`", said[1])} == SECRET
 
 
 def test_the_names_of_the_library() -> None:
     said = (
-        prose(DOCS / "library.md").partition("`a2a_bridge.ext` has")[0].partition("exports fourteen names")[2]
+        prose(DOCS / "how-to/use-the-library.md")
+        .partition("`a2a_bridge.ext` has")[0]
+        .partition("exports fourteen names")[2]
     )
     assert set(re.findall(r"`(\w+)`", said)) == set(a2a_bridge.__all__) - {"__version__"}
 
 
 def test_the_middleware() -> None:
     said = (
-        prose(DOCS / "library.md")
+        prose(DOCS / "how-to/use-the-library.md")
         .rpartition("`a2a_bridge.middleware` has")[2]
         .partition("limits the concurrent")[0]
         .replace("`serve`", "")
@@ -68,4 +73,4 @@ def test_the_pages_can_be_rendered(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "wire.html").is_file()
+    assert (tmp_path / "reference" / "wire.html").is_file()

@@ -1,4 +1,4 @@
-"""docs/programs.md: its programs do what it says, and its lists match the code."""
+"""docs/how-to/serve-a-program.md: its programs do what it says, and its lists match the code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.cli.commands import ANY_PORT, command, serving
 from tests.docs.pages import DOCS, blocks, prose, section, table
 from tests.docs.test_commands import READY
 
-PAGE = DOCS / "programs.md"
+PAGE = DOCS / "how-to/serve-a-program.md"
 
 
 @pytest.mark.process

@@ -1,4 +1,4 @@
-"""The tables that a run of the SDKs of other languages writes into docs/sdks.md."""
+"""The tables that a run of the SDKs of other languages writes into docs/reference/sdks.md."""
 
 from __future__ import annotations
 

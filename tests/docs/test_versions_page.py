@@ -1,4 +1,4 @@
-"""docs/versions.md matches the code: versions, bindings, card paths, losses, the key of unmapped content."""
+"""docs/explanation/versions.md matches the code: versions, bindings, card paths, losses, the key of unmapped content."""
 
 from __future__ import annotations
 

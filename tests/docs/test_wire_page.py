@@ -1,4 +1,4 @@
-"""The tables of docs/wire.md are those of the code."""
+"""The tables of docs/reference/wire.md are those of the code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from a2a_bridge.dialects.v1_0.forms import SERVICE
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.docs.pages import DOCS, section, table
 
-PAGE = DOCS / "wire.md"
+PAGE = DOCS / "reference/wire.md"
 LIMITS = section(PAGE, "Limits and defaults")
 
 

@@ -2,7 +2,7 @@
 
 Agents on servers of their own are run behind the gateway and recorded anew; `make test` replays the recordings
 (test_recorded.py). Adapters are run in the newest release of their framework (adapters.py), which writes the table of
-docs/frameworks.md; `make test` has the same checks with stand-ins (tests/adapters).
+docs/how-to/serve-frameworks.md; `make test` has the same checks with stand-ins (tests/adapters).
 
 Each framework gets an environment of its own below .build/frameworks.
 """

@@ -16,7 +16,7 @@ from tests.frameworks.environments import environment
 from tests.frameworks.programs import ADAPTED, HERE, Adapted
 from tests.patience import PATIENCE
 
-PAGE = DOCS / "frameworks.md"
+PAGE = DOCS / "how-to/serve-frameworks.md"
 BEGIN, END = "<!-- written by `make frameworks` -->", "<!-- end of what is written -->"
 
 
@@ -53,7 +53,7 @@ async def _checks(python: Path, adapted: Adapted) -> dict[str, str]:
 
 async def _programs(python: Path, adapted: Adapted) -> dict[str, str]:
     """The fault of the programs of the page."""
-    page, found = DOCS / f"frameworks-{adapted.name}.md", {}
+    page, found = DOCS / f"how-to/serve-{adapted.name}.md", {}
     for block in blocks(page, "python"):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "program.py"

@@ -88,7 +88,7 @@ FRAMEWORKS = (
 class Adapted:
     """One framework with an adapter, always in its newest release."""
 
-    #: of the extra, and of the page docs/frameworks-NAME.md
+    #: of the extra, and of the page docs/how-to/serve-NAME.md
     name: str
     title: str
     #: its own package, whose version is told

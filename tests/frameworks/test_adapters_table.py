@@ -1,4 +1,4 @@
-"""The table of docs/frameworks.md that `make frameworks` writes."""
+"""The table of docs/how-to/serve-frameworks.md that `make frameworks` writes."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ def test_each_adapter_has_an_extra_an_entry_point_and_a_short_page() -> None:
     for one in ADAPTED:
         assert one.name in project["optional-dependencies"]
         assert one.name in project["entry-points"]["a2a_bridge.adapters"]
-        assert len((DOCS / f"frameworks-{one.name}.md").read_text("utf-8").splitlines()) <= 60
+        assert len((DOCS / f"how-to/serve-{one.name}.md").read_text("utf-8").splitlines()) <= 60

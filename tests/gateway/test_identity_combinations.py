@@ -1,4 +1,4 @@
-"""Identity of meaning by the table in docs/versions.md through two gateways, for requests and for answers and
+"""Identity of meaning by the table in docs/explanation/versions.md through two gateways, for requests and for answers and
 events: any caller, any wire between the gateways, any agent.
 
 Nine wires in three places are 729 chains. 81 of them have every pair of wires in every two places.
@@ -95,7 +95,7 @@ def has_payload(message: Any) -> bool:
     return "payload" not in message.DESCRIPTOR.oneofs_by_name or bool(message.WhichOneof("payload"))
 
 
-# --- comparison: the normalised forms of docs/versions.md ---
+# --- comparison: the normalised forms of docs/explanation/versions.md ---
 
 
 def same(

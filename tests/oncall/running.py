@@ -42,5 +42,5 @@ async def run(row: Fault, names: dict[str, str], folder: Path) -> None:
     assert scene.code == row.code, f"{row.name}: {scene.code}\n{said}"
     assert row.traceback or "Traceback" not in said, said
     check_parts(row.log, said, row.name)
-    symptoms = section(DOCS / "operate.md", "Symptoms")
+    symptoms = section(DOCS / "how-to/operate-a-server.md", "Symptoms")
     check_fix(row.fix, said if row.fix in said else symptoms, row.name)

@@ -51,10 +51,10 @@ def run(folder: Path, text: str, *words: str) -> subprocess.CompletedProcess[str
 
 
 def test_the_page(tmp_path: Path) -> None:
-    (block,) = blocks(DOCS / "testing.md", "python")
+    (block,) = blocks(DOCS / "how-to/test-your-agent.md", "python")
     done = run(tmp_path, block.body)
     assert "10 passed" in done.stdout, done.stdout
-    (shown,) = blocks(DOCS / "testing.md", "text")
+    (shown,) = blocks(DOCS / "how-to/test-your-agent.md", "text")
     assert "\n10 passed" in shown.body
 
 

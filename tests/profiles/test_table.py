@@ -176,7 +176,9 @@ def test_the_command_lists_profiles_with_the_evidence_for_each_quirk() -> None:
 
 def test_the_page_says_which_grpc_address_each_profile_dials() -> None:
     rows = re.findall(
-        r"^\| (`a2a-[^|]+) \| ([^|]+) \| the (first|last) \|$", (DOCS / "peers.md").read_text(), re.MULTILINE
+        r"^\| (`a2a-[^|]+) \| ([^|]+) \| the (first|last) \|$",
+        (DOCS / "reference/peers.md").read_text(),
+        re.MULTILINE,
     )
     forms = {"`host:port`": "bare", "`host:port` or URL": "any"}
     told = {

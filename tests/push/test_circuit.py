@@ -184,4 +184,4 @@ def test_a_target_that_fails_again_is_not_the_oldest() -> None:
 
 
 def test_as_many_as_the_docs_say() -> None:
-    assert f"{MOST:,} targets" in (DOCS / "limits.md").read_text()
+    assert f"{MOST:,} targets" in (DOCS / "reference/limits.md").read_text()

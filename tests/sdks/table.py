@@ -1,4 +1,4 @@
-"""The tables of docs/sdks.md, from the cells of a run."""
+"""The tables of docs/reference/sdks.md, from the cells of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.matrix.versions import Side
 from tests.peers.faults import Fault
 from tests.sdks.programs import Sdk
 
-PAGE = DOCS / "sdks.md"
+PAGE = DOCS / "reference/sdks.md"
 BEGIN = "<!-- written by `make sdks` -->\n"
 END = "<!-- end of what is written -->\n"
 

@@ -6,8 +6,8 @@ Rules:
 1. A status comes from tests that name the requirement (`@pytest.mark.requirement`): `pass` if all of them pass,
    `fail` if one fails, `not_measured` if one was skipped or there is none. Nothing is filled in by hand.
 2. What is not `pass` has a note. Counts are made from the statuses.
-3. docs/cli-compliance.yaml has the shape of compliance-report.template.yaml beside the specification, and the
-   page docs/cli-compliance.md is made from it.
+3. docs/reference/cli-compliance.yaml has the shape of compliance-report.template.yaml beside the specification, and the
+   page docs/reference/cli-compliance.md is made from it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from a2a_bridge.core.options import CLIENT_PREFIX
 from tests.tools.specification import DEFAULTS, NOTES, REQUIREMENTS, REVISION, VERSION
 
 ROOT = Path(__file__).parents[2]
-FILE = ROOT / "docs" / "cli-compliance.yaml"
-PAGE = ROOT / "docs" / "cli-compliance.md"
+FILE = ROOT / "docs" / "reference/cli-compliance.yaml"
+PAGE = ROOT / "docs" / "reference/cli-compliance.md"
 TESTS = "tests/tools/client"
 #: why a requirement has no test
 MISSING = "there is no such command yet, or no test shows it"

@@ -1,7 +1,7 @@
 """Programs as agents: `Agent(Program("./agent.sh"))`, and `a2a-bridge serve --exec`.
 
 A program gets the text of a message on stdin and writes its answer on stdout. Everything else of the protocol
-is in docs/programs.md.
+is in docs/how-to/serve-a-program.md.
 
 Rules:
 1. Each message starts the program once, without a shell, in its own process group; `process.py` ends it.
@@ -56,7 +56,7 @@ class ProgramError(ValueError):
 
 
 class Program(AgentExecutor):
-    """An executor that runs a program for each message: see docs/programs.md.
+    """An executor that runs a program for each message: see docs/how-to/serve-a-program.md.
 
     words: the program and its arguments. env: names of further variables of this process that it gets.
     concurrency: programs at the same time; further runs wait. timeout: seconds of one run; 0: no limit.

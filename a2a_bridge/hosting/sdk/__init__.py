@@ -4,8 +4,8 @@ Rules:
 1. An executor is recognised by the modules of its classes. The SDK is imported when one is given, and not
    before.
 2. The SDK that is installed decides the types: `v1.py` for 1.x, `v0_3.py` for 0.3.x.
-3. An executor of the SDK keeps its contract, except for what `docs/sdk-executors.md` lists. Each of these
-   differences is one warning in the log, with the advice.
+3. An executor of the SDK keeps its contract, except for what `docs/how-to/serve-sdk-executors.md` lists.
+   Each of these differences is one warning in the log, with the advice.
 """
 
 from a2a_bridge.hosting.sdk.executor import adopt

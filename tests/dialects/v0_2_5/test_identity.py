@@ -167,7 +167,7 @@ def test_events_of_0_3_pass_through_a_hop_of_0_2_5(tree: Any) -> None:
     back = newer_row.encode_response(reading(row.decode_response, there))
     wanted: Any = codec.loads_exact(codec.dumps(tree))
     if back.get("status", {}).get("state") == "unknown" and wanted.get("final") is True:
-        del wanted["final"]  # in 0.2.5 it follows from the state (docs/versions.md)
+        del wanted["final"]  # in 0.2.5 it follows from the state (docs/explanation/versions.md)
         assert codec.loads(there)["final"] is True
     assert says(codec.loads_exact(codec.dumps(back)), wanted)
 

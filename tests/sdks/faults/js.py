@@ -74,7 +74,7 @@ FAULTS: tuple[Fault, ...] = (
     *(
         Fault(
             "each part has metadata, empty ones too (compat/v0_3/server/express/index.js, lines 648 and 833), which a2a.v1 does not write"
-            " (docs/versions.md)",
+            " (docs/explanation/versions.md)",
             AGENT,
             release,
             EVERY,

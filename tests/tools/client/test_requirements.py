@@ -1,6 +1,6 @@
 """The requirements of the specification of an A2A command line, against live agents over each binding.
 
-`make cli` writes docs/cli-compliance.yaml from what these tests show.
+`make cli` writes docs/reference/cli-compliance.yaml from what these tests show.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The requirements about options, errors, credentials, transports, versions and configuration.
 
-`make cli` writes docs/cli-compliance.yaml from what these tests show.
+`make cli` writes docs/reference/cli-compliance.yaml from what these tests show.
 """
 
 from __future__ import annotations

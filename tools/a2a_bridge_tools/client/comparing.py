@@ -2,7 +2,7 @@
 
 Rules:
 1. Every interface and version is called, those below 1.0 too: to compare is to ask for them.
-2. A difference that a version cannot help names the rule of `docs/versions.md` that says so.
+2. A difference that a version cannot help names the rule of `docs/explanation/versions.md` that says so.
 3. A record has each message once, so that `--replay` sends it once, and the frames of every interface.
 
 Results are compared in a canonical form, and not as bytes:
