@@ -188,8 +188,8 @@ types: install ## mypy --strict
 layers: install ## the import contracts of ARCHITECTURE.md
 	$(BIN)/lint-imports
 
-docs: install ## render docs/ into site/
-	$(BIN)/mkdocs build --strict
+docs: install ## render docs/ into site/, with llms.txt, and check its links
+	$(BIN)/python -m tests.docs.site
 
 # They are taken by tests, in Chromium.
 pictures: install peers ## take the pictures of the playground's page in docs/ anew
@@ -228,5 +228,5 @@ $(BUILD)/uv/bin/uv:
 	@$(PYTHON) -m venv $(BUILD)/uv && $(BUILD)/uv/bin/python -m pip install --quiet uv
 
 clean: ## remove everything that make has made, .venv included
-	rm -rf $(VENV) $(BUILD) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) $(BUILD) dist site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
 	find $(PRESENT) -name __pycache__ -type d -prune -exec rm -rf {} +

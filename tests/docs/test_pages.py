@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ from a2a_bridge import middleware
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.masking import SECRET
 from a2a_bridge.testing.each import each
+from tests.docs import site
 from tests.docs.pages import DOCS, PAGES, ROOT, name, prose, section, table
-from tests.patience import PATIENCE
 
 
 def test_the_headers_a_gateway_passes_on() -> None:
@@ -62,15 +61,36 @@ def test_tables_are_whole(page: Path) -> None:
         width = cells
 
 
-def test_the_pages_can_be_rendered(tmp_path: Path) -> None:
-    pytest.importorskip("mkdocs")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "reference" / "wire.html").is_file()
+def test_the_site(tmp_path: Path) -> None:
+    pytest.importorskip("zensical")
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copyfile(ROOT / "mkdocs.yml", tmp_path / "mkdocs.yml")
+    made = site.build(tmp_path)
+    assert (made / "reference" / "wire.html").is_file()
+    listed = (made / "llms.txt").read_text()
+    whole = (made / "llms-full.txt").read_text()
+    for page in PAGES[1:]:
+        path = str(page.relative_to(DOCS))
+        assert path == "index.md" or f"]({path}): " in listed, path
+        assert page.read_text() in whole, path
+        assert (made / path).read_bytes() == page.read_bytes()
+
+
+def test_a_site_with_a_fault_is_none(tmp_path: Path) -> None:
+    pytest.importorskip("zensical")
+    folder, made = tmp_path / "docs", tmp_path / "made"
+    folder.mkdir()
+    made.mkdir()
+    config = (ROOT / "mkdocs.yml").read_text().partition("nav:")[0]
+    (tmp_path / "mkdocs.yml").write_text(config)
+    (folder / "index.md").write_text("# A\n\n[gone](gone.md)\n")
+    with pytest.raises(SystemExit, match="page does not exist"):
+        site.build(tmp_path)
+    html = '<script src="https://cdn.example/a.js"></script><a href="gone.html">a</a><a href="#here">b</a>'
+    (made / "one.html").write_text(html)
+    (made / "one.css").write_text("a { src: url('//fonts.example/a.woff') }")
+    assert site.faults(made) == [
+        "one.html loads https://cdn.example/a.js",
+        "one.html: gone.html is no file of the site",
+        "one.css loads //fonts.example/a.woff",
+    ]
