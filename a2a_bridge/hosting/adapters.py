@@ -94,7 +94,7 @@ KNOWN = (
             "google.adk.a2a.executor.a2a_agent_executor.A2aAgentExecutor(runner=runner)"
         ),
     ),
-    Framework("the OpenAI Agents SDK", "agents", instead=_FUNCTION, shows="Runner"),
+    Framework("the OpenAI Agents SDK", "agents", "openai-agents", "give an Agent", shows="Runner"),
     Framework(
         "Strands Agents",
         "strands",

@@ -9,6 +9,7 @@ An answer is a message to that task:
 2. A text, such as yes or no, answers all calls that no data part answers.
 3. An approval takes true or false, a text, or `{"approved": …, "reason": …, "arguments": …}`. A text that is
    no yes denies, and is the reason.
+   Other arguments than those of the call are for frameworks that can change them.
 4. An answer that does not answer all open calls changes nothing: the question is asked again.
 """
 
@@ -50,6 +51,8 @@ class OpenCall:
     name: str = ""
     #: True if the answer is yes or no
     approval: bool = False
+    #: False if the arguments of an approved call are those of the agent only
+    changeable: bool = True
 
     @property
     def text(self) -> str:
@@ -140,12 +143,12 @@ def answers(parts: Sequence[hub.Part], calls: Sequence[OpenCall]) -> dict[str, A
     if missing := known.keys() - found.keys():
         raise UnclearAnswerError(f"No answer for {', '.join(sorted(missing))}.")
     return {
-        call_id: _approval(call_id, value) if known[call_id].approval else value
+        call_id: _approval(known[call_id], value) if known[call_id].approval else value
         for call_id, value in found.items()
     }
 
 
-def _approval(call_id: str, value: Any) -> Approval:
+def _approval(call: OpenCall, value: Any) -> Approval:
     match value:
         case bool():
             return Approval(value)
@@ -156,10 +159,11 @@ def _approval(call_id: str, value: Any) -> Approval:
         case {"approved": bool(approved)}:
             reason, arguments = value.get("reason", ""), value.get("arguments")
             if isinstance(reason, str) and (arguments is None or isinstance(arguments, dict)):
+                if arguments not in (None, call.value) and not call.changeable:
+                    raise UnclearAnswerError(f"{call.name} takes no other arguments. Answer yes or no.")
                 return Approval(approved, reason, arguments)
-    raise UnclearAnswerError(
-        f'The answer for {call_id} is true, false, a text, or {{"approved": …, "reason": …, "arguments": …}}.'
-    )
+    form = '{"approved": …, "reason": …, "arguments": …}'
+    raise UnclearAnswerError(f"The answer for {call.call_id} is true, false, a text, or {form}.")
 
 
 def _text(value: Any) -> str:

@@ -11,10 +11,12 @@ import pytest
 FAKES = Path(__file__).parent / "fakes"
 #: the packages of the stand-ins, and the modules that import them
 NAMES = (
+    "agents",
     "langchain_core",
     "langgraph",
     "pydantic_ai",
     "a2a_bridge_adapters.langgraph",
+    "a2a_bridge_adapters.openai_agents",
     "a2a_bridge_adapters.pydantic_ai",
 )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -162,6 +162,17 @@ async def changed_arguments(ann: Caller, bob: Caller) -> None:
     assert "deleted x" not in text, text
 
 
+async def refused_arguments(ann: Caller, bob: Caller) -> None:
+    where = context()
+    told = await ann.send("approve", context=where)
+    answer = {told.asked[0]["callId"]: {"approved": True, "arguments": {"path": "z"}}}
+    again = await ann.send(answer, context=where, task=told.task_id)
+    expect((again.state, again.text), ("INPUT_REQUIRED", ""))
+    assert again.notes[-1].startswith("delete takes no other arguments."), again.notes
+    answer[told.asked[0]["callId"]] = {"approved": True, "arguments": {"path": "x"}}
+    expect((await ann.send(answer, context=where, task=told.task_id)).text, "done: deleted x")
+
+
 async def question(ann: Caller, bob: Caller) -> None:
     where = context()
     told = await ann.send("question", context=where)
@@ -252,13 +263,19 @@ CHECKS: dict[str, Callable[[Caller, Caller], Awaitable[None]]] = {
 }
 
 
-async def run_checks(url: str, ann: str, bob: str) -> dict[str, str]:
-    """The fault of each check; empty if there is none. ann, bob: API keys of two callers."""
+#: instead of the check of that name, for a framework that cannot pass it
+REFUSALS = {"approval with other arguments": refused_arguments}
+
+
+async def run_checks(url: str, ann: str, bob: str, refuses: Collection[str] = ()) -> dict[str, str]:
+    """The fault of each check; empty if there is none. ann, bob: API keys of two callers. refuses: checks that
+    the agent cannot pass, and has to refuse.
+    """
     found = {}
     async with caller(url, ann) as first, caller(url, bob) as second:
         for name, check in CHECKS.items():
             try:
-                await check(first, second)
+                await (REFUSALS[name] if name in refuses else check)(first, second)
             except Exception as error:  # noqa: BLE001  it is the row of a table
                 found[name] = f"{type(error).__name__}: {error}"
             else:

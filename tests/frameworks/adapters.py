@@ -48,7 +48,7 @@ async def _checks(python: Path, adapted: Adapted) -> dict[str, str]:
             )
             keys.append(made.split()[-1])
         async with _serving(python, folder, str(HERE / "adapted" / adapted.target)) as url:
-            return await run_checks(url, *keys)
+            return await run_checks(url, *keys, adapted.refuses)
 
 
 async def _programs(python: Path, adapted: Adapted) -> dict[str, str]:
@@ -123,7 +123,9 @@ def write_table(adapted: Adapted, result: Result) -> None:
     lines = [f"| | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
     for name in CHECKS:
         cells = [
-            ("no" if result.faults[name] else "yes") if head == column else known.get(name, {}).get(head, "-")
+            ("no" if result.faults[name] or name in adapted.refuses else "yes")
+            if head == column
+            else known.get(name, {}).get(head, "-")
             for head in heads
         ]
         lines.append(f"| {name} | {' | '.join(cells)} |")

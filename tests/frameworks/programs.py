@@ -97,9 +97,18 @@ class Adapted:
     target: str
     #: further packages of the program
     packages: tuple[str, ...] = ()
+    #: checks that the framework cannot pass, and that the adapter refuses in words
+    refuses: tuple[str, ...] = ()
 
 
 ADAPTED = (
     Adapted("langgraph", "LangGraph", "langgraph", "langgraph_graph.py:graph", ("langchain",)),
     Adapted("pydantic-ai", "Pydantic AI", "pydantic-ai-slim", "pydantic_ai_agent.py:agent"),
+    Adapted(
+        "openai-agents",
+        "OpenAI Agents SDK",
+        "openai-agents",
+        "openai_agents.py:served",
+        refuses=("approval with other arguments",),
+    ),
 )

@@ -163,11 +163,11 @@ def known(monkeypatch: pytest.MonkeyPatch, module: str, **names: Any) -> Any:
 FRAMEWORKS = {
     "langgraph.graph.state": "langgraph",
     "pydantic_ai.agent": "pydantic-ai",
+    "agents.agent": "openai-agents",
 }
 
 WITHOUT = {
     "google.adk.agents.llm_agent": r"Google ADK, .*A2aAgentExecutor\(",
-    "agents.agent": r"OpenAI Agents SDK, .*function with @agent",
     "strands.agent.agent": r"Strands Agents, .*StrandsA2AExecutor\(",
     "agent_framework._agents": r"Microsoft Agent Framework, .*A2AExecutor\(",
     "crewai.crew": r"CrewAI, .*function with @agent",

@@ -1,0 +1,360 @@
+"""The OpenAI Agents SDK: an executor that runs an Agent. Importing it imports that SDK.
+
+Rules:
+1. The history of a conversation is that of its completed turns, and of a turn that asks. A turn that fails or
+   is cancelled leaves none. The agent that spoke last, after a handoff, gets the next turn.
+2. A new turn gives results to the tool calls that an earlier turn left open: models reject a history with
+   open calls.
+3. The SDK compares an approved call with the call that the model made. Therefore an approval with other
+   arguments is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from agents import (
+    AgentOutputSchemaBase,
+    AgentUpdatedStreamEvent,
+    InputGuardrailTripwireTriggered,
+    ItemHelpers,
+    MessageOutputItem,
+    OutputGuardrailTripwireTriggered,
+    RawResponsesStreamEvent,
+    RunConfig,
+    Runner,
+    RunState,
+    ToolCallOutputItem,
+)
+
+from a2a_bridge.hosting.executor import Event, Run
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_adapters.content import Answer, data_text, file_part, media_type_of, url_part
+from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversations
+from a2a_bridge_adapters.executor import ConversationExecutor
+from a2a_bridge_adapters.questions import ABANDONED, Approval, OpenCall, ask
+
+Item = dict[str, Any]
+
+#: the text for a message that a guardrail stops
+REJECTED = "A guardrail of the agent rejected the message."
+
+#: audio as the SDK names it
+_AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3"}
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """A conversation between two turns. agent: the agent that spoke last.
+
+    state: the run that waits for the open calls of a task; None if there are none.
+    """
+
+    agent: Any
+    items: Sequence[Any] = ()
+    task_id: str = ""
+    open_calls: tuple[OpenCall, ...] = ()
+    state: Any = None
+
+
+class OpenAIAgentExecutor(ConversationExecutor[_History]):
+    """Runs an Agent of the OpenAI Agents SDK.
+
+    context: makes the context of the tools from a run. questions: the names of tools that ask the caller.
+    They have `needs_approval=True`; the answer of the caller is their result, and their functions are not
+    called. run_config, max_turns: those of Runner; None for its own. conversations: the histories that are
+    kept. Raises TypeError for an object that is no Agent.
+    """
+
+    def __init__(
+        self,
+        agent: Any,
+        *,
+        context: Callable[[Run], Any] | None = None,
+        questions: Collection[str] = (),
+        run_config: RunConfig | None = None,
+        max_turns: int | None = None,
+        conversations: int = MOST,
+    ) -> None:
+        if not hasattr(agent, "handoffs") or not hasattr(agent, "output_type"):
+            raise TypeError(f"a {type(agent).__name__} is no Agent of the OpenAI Agents SDK")
+        super().__init__(Conversations(conversations))
+        self._agent, self._context = agent, context
+        self._questions = frozenset({questions} if isinstance(questions, str) else questions)
+        self._options: dict[str, Any] = {"run_config": run_config}
+        if max_turns is not None:
+            self._options["max_turns"] = max_turns
+
+    def read(self, run: Run) -> Any:
+        if all(part.HasField("text") for part in run.parts):
+            return run.text
+        contents = [content_of(part) for part in run.parts]
+        texts = [one["text"] for one in contents if one["type"] == "input_text"]
+        return texts[0] if len(contents) == len(texts) == 1 else contents
+
+    async def open_calls(self, key: ConversationKey, run: Run) -> Sequence[OpenCall]:
+        history = self._history(key)
+        return history.open_calls if history.task_id == run.task_id else ()
+
+    async def begin(self, key: ConversationKey, run: Run, given: Any) -> AsyncGenerator[Event, None]:
+        history = self._history(key)
+        if history.state is not None:
+            # Kept at once: the calls stay denied if this turn fails.
+            history = _History(history.agent, [*history.items, *denials(history.items)])
+            self.conversations.keep(key, history)
+        items = [*history.items, {"role": "user", "content": given}]
+        async with aclosing(self._work(key, run, history.agent, items)) as events:
+            async for event in events:
+                yield event
+
+    async def go_on(
+        self, key: ConversationKey, run: Run, given: Mapping[str, Any]
+    ) -> AsyncGenerator[Event, None]:
+        history = self._history(key)
+        state: RunState[Any, Any] = history.state
+        for item in state.get_interruptions():
+            value = given[_call_id(item)]
+            match value:
+                case Approval(approved=True):
+                    state.approve(item)
+                case Approval(reason=reason):
+                    state.reject(item, rejection_message=reason or None)
+                case _:
+                    state.reject(item, rejection_message=_text(value))
+        # A turn that fails from here on may have run the tools: the answer counts once.
+        denied = [*history.items, *denials(history.items)]
+        self.conversations.keep(key, _History(history.agent, denied))
+        async with aclosing(self._work(key, run, history.agent, state)) as events:
+            async for event in events:
+                yield event
+
+    def _history(self, key: ConversationKey) -> _History:
+        return self.conversations.get(key) or _History(self._agent)
+
+    async def _work(
+        self, key: ConversationKey, run: Run, agent: Any, given: Any
+    ) -> AsyncGenerator[Event, None]:
+        """The events of one run of the agent, until it ends or asks."""
+        context = None if self._context is None else self._context(run)
+        result = Runner.run_streamed(agent, given, context=context, **self._options)
+        answer, spoken, ended = Answer(run), _Spoken(agent), False
+        try:
+            async for event in result.stream_events():
+                for text in spoken.texts(event):
+                    yield answer.text(spoken.name, text)
+                for part in _files_of(event):
+                    yield answer.part(part)
+            ended = True
+        except (InputGuardrailTripwireTriggered, OutputGuardrailTripwireTriggered):
+            yield run.status(hub.TASK_STATE_REJECTED, REJECTED)
+            return
+        finally:
+            # The run is a task of its own, which must have ended before the next turn begins.
+            if not ended:
+                result.cancel()
+            if result.run_loop_task is not None:
+                await asyncio.wait([result.run_loop_task])
+        items, agent = result.to_input_list(), result.last_agent
+        if result.interruptions:
+            calls = tuple(self._calls_of(result.interruptions))
+            self.conversations.keep(key, _History(agent, items, run.task_id, calls, result.to_state()))
+            yield ask(run, calls)
+            return
+        self.conversations.keep(key, _History(agent, items))
+        output = result.final_output
+        if not isinstance(output, str):
+            if output is not None:
+                yield answer.part(output)
+        elif not _is_spoken(result.new_items):
+            yield answer.text("output", output)
+        yield run.status(hub.TASK_STATE_COMPLETED)
+
+    def _calls_of(self, interruptions: Sequence[Any]) -> Iterator[OpenCall]:
+        for item in interruptions:
+            name, value = item.name or "", _arguments(item)
+            if name in self._questions:
+                yield OpenCall(_call_id(item), _question(value))
+            else:
+                yield OpenCall(_call_id(item), value, name or "a tool", approval=True, changeable=False)
+
+
+class _Spoken:
+    """The text of the models of a run, as it comes.
+
+    A model that does not stream is told by its messages. Text is not told while the agent that speaks has a
+    structured output: its text is the JSON of that.
+    """
+
+    def __init__(self, agent: Any) -> None:
+        self._streams = _is_text(agent)
+        self._messages = 0
+        #: streamed text whose message has not come yet
+        self._heard = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the message that is spoken."""
+        return str(self._messages)
+
+    def texts(self, event: Any) -> Iterator[str]:
+        """The new text of an event."""
+        if isinstance(event, AgentUpdatedStreamEvent):
+            self._streams = _is_text(event.new_agent)
+        if not self._streams:
+            return
+        if isinstance(event, RawResponsesStreamEvent):
+            if event.data.type == "response.output_text.delta" and event.data.delta:
+                self._heard += event.data.delta
+                yield event.data.delta
+            return
+        item = getattr(event, "item", None)
+        if not isinstance(item, MessageOutputItem):
+            return
+        whole = ItemHelpers.text_message_output(item)
+        if self._heard.startswith(whole):
+            self._heard = self._heard.removeprefix(whole)
+        else:
+            yield whole
+        self._messages += 1
+
+
+def _is_spoken(items: Sequence[Any]) -> bool:
+    """True if a run ended with a message of the model, and not with the result of a tool."""
+    kinds = (MessageOutputItem, ToolCallOutputItem)
+    last = next((one for one in reversed(items) if isinstance(one, kinds)), None)
+    return isinstance(last, MessageOutputItem)
+
+
+def _is_text(agent: Any) -> bool:
+    """True if the output of an agent is text."""
+    kind = agent.output_type
+    return kind in (None, str) or (isinstance(kind, AgentOutputSchemaBase) and kind.is_plain_text())
+
+
+def content_of(part: hub.Part) -> Item:
+    """A part as content of a message of the user."""
+    match part.WhichOneof("content"):
+        case "text":
+            return {"type": "input_text", "text": part.text}
+        case "data":
+            return {"type": "input_text", "text": data_text(part)}
+    media_type = media_type_of(part)
+    if part.HasField("url"):
+        url = part.url
+    elif media_type in _AUDIO:
+        audio = {"data": base64.b64encode(part.raw).decode(), "format": _AUDIO[media_type]}
+        return {"type": "input_audio", "input_audio": audio}
+    else:
+        url = f"data:{media_type};base64,{base64.b64encode(part.raw).decode()}"
+    if media_type.startswith("image/"):
+        return {"type": "input_image", "image_url": url, "detail": "auto"}
+    made = {"type": "input_file", "file_url" if part.HasField("url") else "file_data": url}
+    return {**made, "filename": part.filename} if part.filename else made
+
+
+def _files_of(event: Any) -> Iterator[hub.Part]:
+    """The files and images in the output of a tool, and the images of the model."""
+    item = getattr(event, "item", None)
+    if isinstance(item, ToolCallOutputItem):
+        output = item.output
+        for one in output if isinstance(output, (list, tuple)) else (output,):
+            part = file_of(one.model_dump() if hasattr(one, "model_dump") else one)
+            if part is not None:
+                yield part
+        return
+    made = getattr(item, "raw_item", None)
+    if getattr(made, "type", "") == "image_generation_call" and (encoded := getattr(made, "result", None)):
+        yield file_part(base64.b64decode(encoded), "image/png")
+
+
+def file_of(output: Any) -> hub.Part | None:
+    """An output of a tool as a part; None if it is no image and no file."""
+    if not isinstance(output, dict):
+        return None
+    match output.get("type"):
+        case "image":
+            place = output.get("image_url")
+        case "file":
+            place = output.get("file_data") or output.get("file_url")
+        case _:
+            return None
+    if not isinstance(place, str) or not place:
+        return None  # it is a file id of the provider
+    made = url_part(place, filename=str(output.get("filename") or ""))
+    encoded = place if place == output.get("file_data") else ""
+    if place.startswith("data:"):
+        head, _, encoded = place.partition(",")
+        made.media_type = head.removeprefix("data:").partition(";")[0]
+    if encoded:
+        made.raw = base64.b64decode(encoded)
+    made.media_type = media_type_of(made)
+    return made
+
+
+def denials(items: Sequence[Any]) -> list[Item]:
+    """Results for the calls of a history that have none."""
+    done = {one.get("call_id") or one.get("approval_request_id") for one in items if _is_result(one)}
+    made: list[Item] = []
+    for one in items:
+        call_id = one.get("call_id") or one.get("id")
+        if call_id in done:
+            continue
+        match one.get("type"):
+            case "function_call" | "custom_tool_call" as kind:
+                made.append({"type": f"{kind}_output", "call_id": call_id, "output": ABANDONED})
+            case "apply_patch_call":
+                failed = {"status": "failed", "output": ABANDONED}
+                made.append({"type": "apply_patch_call_output", "call_id": call_id, **failed})
+            case "shell_call":
+                ended = {"stdout": "", "stderr": ABANDONED, "outcome": {"type": "exit", "exit_code": 1}}
+                made.append({"type": "shell_call_output", "call_id": call_id, "output": [ended]})
+            case "mcp_approval_request":
+                verdict = {"approval_request_id": call_id, "approve": False, "reason": ABANDONED}
+                made.append({"type": "mcp_approval_response", **verdict})
+    return made
+
+
+def _is_result(item: Mapping[str, Any]) -> bool:
+    return str(item.get("type", "")).endswith(("_call_output", "_approval_response"))
+
+
+def _call_id(item: Any) -> str:
+    return str(item.call_id)
+
+
+def _arguments(item: Any) -> Any:
+    """The arguments of a call: JSON, or the text of the model if that is none."""
+    text = item.arguments or "{}"
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _question(arguments: Any) -> Any:
+    """The question in the arguments of a tool: the only argument, or all of them."""
+    if isinstance(arguments, dict) and len(arguments) == 1:
+        return next(iter(arguments.values()))
+    return arguments
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def members_of(agent: Any) -> dict[str, Any]:
+    """The members of a card that an agent has."""
+    description = agent.handoff_description
+    return {
+        "name": agent.name or "agent",
+        **({"description": description} if description else {}),
+    }
+
+
+EXECUTOR = OpenAIAgentExecutor

@@ -1,0 +1,278 @@
+"""A stand-in for the OpenAI Agents SDK: an agent with tools, whose model does what the newest message says.
+
+It has the interface of openai-agents 0.24 that the adapter uses, and its rules: a run is a task of its own with a
+queue of events, the caller keeps the history, each call needs a result before the next model, and an approved call is
+the call of the model. `make frameworks` runs the same checks with the real package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+Item = dict[str, Any]
+NUMBERS = itertools.count(1)
+
+
+class InputGuardrailTripwireTriggered(Exception): ...  # noqa: N818  the name of the SDK
+
+
+class OutputGuardrailTripwireTriggered(Exception): ...  # noqa: N818  the name of the SDK
+
+
+class AgentOutputSchemaBase:
+    def is_plain_text(self) -> bool:
+        return False
+
+
+class RunConfig: ...
+
+
+@dataclass
+class RawResponsesStreamEvent:
+    data: Any
+
+
+@dataclass
+class RunItemStreamEvent:
+    item: Any
+
+
+@dataclass
+class AgentUpdatedStreamEvent:
+    new_agent: Any
+
+
+@dataclass
+class MessageOutputItem:
+    text: str
+
+
+@dataclass
+class ToolCallItem:
+    raw_item: Any
+
+
+@dataclass
+class ToolCallOutputItem:
+    output: Any
+
+
+@dataclass
+class ToolApprovalItem:
+    call: Item
+
+    @property
+    def call_id(self) -> str:
+        return str(self.call["call_id"])
+
+    @property
+    def name(self) -> str:
+        return str(self.call["name"])
+
+    @property
+    def arguments(self) -> str:
+        return str(self.call["arguments"])
+
+
+class ItemHelpers:
+    @staticmethod
+    def text_message_output(item: MessageOutputItem) -> str:
+        return item.text
+
+
+class ToolOutputFileContent:
+    def model_dump(self) -> Item:
+        return {"type": "file", "file_data": "YSxiCg==", "file_url": None, "filename": "table.csv"}
+
+
+class Agent:
+    __module__ = "agents.agent"
+
+    def __init__(self, name: str = "scripted", *, output_type: Any = None, outputs: Any = None) -> None:
+        self.name, self.output_type, self.outputs = name, output_type, outputs or {}
+        self.handoff_description: str | None = None
+        self.handoffs: list[Agent] = []
+        self.streams = True
+        self.contexts: list[Any] = []
+
+
+class RunState:
+    def __init__(self, items: list[Item], calls: list[Item]) -> None:
+        self.items, self.calls = items, calls
+        self.results: dict[str, str] = {}
+
+    def get_interruptions(self) -> list[ToolApprovalItem]:
+        return [ToolApprovalItem(one) for one in self.calls]
+
+    def approve(self, item: ToolApprovalItem) -> None:
+        assert item.call in self.calls, "another invocation"
+        self.results[item.call_id] = f"deleted {json.loads(item.arguments)['path']}"
+
+    def reject(self, item: ToolApprovalItem, *, rejection_message: str | None = None) -> None:
+        assert item.call in self.calls, "another invocation"
+        self.results[item.call_id] = rejection_message or "Tool execution was not approved."
+
+
+@dataclass
+class RunResultStreaming:
+    """A run. events: None ends them, and an exception is raised."""
+
+    last_agent: Agent
+    items: list[Item]
+    final_output: Any = None
+    new_items: list[Any] = field(default_factory=list)
+    interruptions: list[ToolApprovalItem] = field(default_factory=list)
+    events: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
+    run_loop_task: asyncio.Task[None] | None = None
+
+    def cancel(self) -> None:
+        assert self.run_loop_task is not None
+        self.run_loop_task.cancel()
+
+    async def stream_events(self) -> AsyncIterator[Any]:
+        while (event := await self.events.get()) is not None:
+            if isinstance(event, Exception):
+                raise event
+            yield event
+
+    def to_input_list(self) -> list[Item]:
+        return list(self.items)
+
+    def to_state(self) -> RunState:
+        return RunState(list(self.items), [one.call for one in self.interruptions])
+
+    async def loop(self) -> None:
+        try:
+            await self._turns()
+        except Exception as error:  # noqa: BLE001  the reader of the events raises it
+            self.events.put_nowait(error)
+        else:
+            self.events.put_nowait(None)
+
+    def add(self, made: Any) -> None:
+        self.new_items.append(made)
+        self.events.put_nowait(RunItemStreamEvent(made))
+
+    async def _turns(self) -> None:
+        self.events.put_nowait(AgentUpdatedStreamEvent(self.last_agent))
+        while True:
+            results = {one["call_id"] for one in self.items if one.get("type") == "function_call_output"}
+            calls = {one["call_id"] for one in self.items if one.get("type") == "function_call"}
+            assert calls == results, f"no result for {calls - results}"
+            text, open_calls = "", []
+            async for said in said_of(self.items):
+                if isinstance(said, str):
+                    text += said
+                    if self.last_agent.streams:
+                        delta = SimpleNamespace(type="response.output_text.delta", delta=said)
+                        self.events.put_nowait(RawResponsesStreamEvent(delta))
+                else:
+                    open_calls.append(said)
+            self.events.put_nowait(RawResponsesStreamEvent(SimpleNamespace(type="response.completed")))
+            if text:
+                self.items.append({"role": "assistant", "content": text})
+                self.add(MessageOutputItem(text))
+            self.items += open_calls
+            if not open_calls:
+                self.final_output = self.last_agent.outputs.get(text, text)
+                return
+            name = open_calls[0]["name"]
+            if name == "transfer":
+                self.last_agent = self.last_agent.handoffs[0]
+                self.events.put_nowait(AgentUpdatedStreamEvent(self.last_agent))
+                self._result(open_calls[0], "transferred")
+            elif name == "draw":
+                picture = SimpleNamespace(type="image_generation_call", result="iVBORw==")
+                self.add(ToolCallItem(picture))
+                self._result(open_calls[0], "drawn")
+            elif name in ("report", "stop"):
+                made: Any = [ToolOutputFileContent()] if name == "report" else "stopped"
+                self.add(ToolCallOutputItem(made))
+                self._result(open_calls[0], "written")
+                if name == "stop":
+                    self.final_output = made
+                    return
+            else:
+                self.interruptions = [ToolApprovalItem(one) for one in open_calls]
+                return
+
+    def _result(self, call: Item, output: str) -> None:
+        made = {"type": "function_call_output", "call_id": call["call_id"], "output": output}
+        self.items.append(made)
+
+
+class Runner:
+    @staticmethod
+    def run_streamed(
+        agent: Agent, given: Any, *, context: Any, run_config: Any, max_turns: int = 10
+    ) -> RunResultStreaming:
+        agent.contexts.append((context, run_config, max_turns))
+        made = RunResultStreaming(agent, [])
+        if isinstance(given, RunState):
+            made.items = list(given.items)
+            for call in given.calls:
+                made._result(call, given.results[call["call_id"]])
+                made.new_items.append(ToolCallOutputItem(given.results[call["call_id"]]))
+        else:
+            made.items = list(given)
+        made.run_loop_task = asyncio.create_task(made.loop())
+        return made
+
+
+def call(name: str, **arguments: Any) -> Item:
+    call_id = f"call-{next(NUMBERS)}"
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": json.dumps(arguments)}
+
+
+async def said_of(items: list[Item]) -> AsyncIterator[Any]:
+    """What a model says: texts and calls."""
+    last = items[-1]
+    if last.get("type") == "function_call_output":
+        names = {one["call_id"]: one["name"] for one in items if one.get("type") == "function_call"}
+        done = []
+        for one in reversed(items):
+            if one.get("type") != "function_call_output":
+                break
+            done.append(f"got {one['output']}" if names[one["call_id"]] == "question" else one["output"])
+        yield "done: " + ", ".join(reversed(done))
+        return
+    if not isinstance(last["content"], str):
+        for block in last["content"]:
+            place = block.get("image_url", "")
+            yield f"image {place[5:].partition(';')[0]}" if place else json.dumps(block)
+        return
+    match last["content"]:
+        case "chunks":
+            for word in ("one ", "two ", "three"):
+                yield word
+        case "recall":
+            yield ",".join(str(one["content"]) for one in items if one.get("role") == "user")
+        case "slow":
+            yield "begun"
+            await asyncio.Event().wait()
+        case "crash":
+            raise RuntimeError("a secret of the framework")
+        case "guarded":
+            raise InputGuardrailTripwireTriggered("a secret of the framework")
+        case "approve":
+            yield call("delete", path="x")
+        case "both":
+            yield call("delete", path="x")
+            yield call("delete", path="y")
+        case "question":
+            yield call("question", text="which colour?")
+        case "file":
+            yield call("report")
+        case "think and stop":
+            yield "stopped"
+            yield call("stop")
+        case "transfer" | "draw" as name:
+            yield call(name)
+        case text:
+            yield f"data {text}" if text.startswith("{") else f"heard {text}"
