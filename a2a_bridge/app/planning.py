@@ -14,7 +14,7 @@ from a2a_bridge.auth import Authentication, LiveRules, Rule
 from a2a_bridge.auth.rules import permit
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress, find
 from a2a_bridge.bindings.server_tls import ServerTls
-from a2a_bridge.cards import GrpcUrls, Mounted, interface
+from a2a_bridge.cards import Mounted, interface
 from a2a_bridge.core.kinds import NUMBER, Kinds, check_kinds
 from a2a_bridge.core.option_classes import EngineOptions, ReplayOptions, ServeValues, StoreOptions
 from a2a_bridge.core.service import Middleware
@@ -79,8 +79,6 @@ class ServeOptions(ServeValues):
     #: private keys (PEM or JWK; EC P-256 or P-384, Ed25519) that sign the card; the first signs, all are
     #: published at `/.well-known/jwks.json`. The addresses in a signed card do not depend on the caller
     card_signing_keys: tuple[str, ...] = ()
-    #: seconds for running calls to finish at the end
-    grace: float = 10.0
     #: further middleware, innermost, outermost of them first
     middleware: tuple[Middleware, ...] = ()
     #: TLS of all listeners; None: as `host.tls` and `grpc_tls` say. Not for ASGI: its server has the TLS
@@ -89,12 +87,6 @@ class ServeOptions(ServeValues):
     grpc_tls: Any = None
     #: counts calls by caller, if set
     usage: Usage | None = None
-    #: the form of gRPC addresses in the card
-    grpc_urls: GrpcUrls = "both-in-0.x"
-    #: bindings that the card lists; empty: all
-    advertise: tuple[str, ...] = ()
-    #: versions that the card lists; empty: all
-    card_versions: tuple[str, ...] = ()
     #: where notifications may go, and how often delivery is tried
     push_options: PushOptions = field(default_factory=PushOptions)
     #: number of tasks for which a gateway answers ListTasks in place of an agent that cannot; 0: none

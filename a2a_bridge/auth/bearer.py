@@ -29,6 +29,7 @@ from a2a_bridge.auth.key_set import KeySetSource
 from a2a_bridge.core.call import Principal
 from a2a_bridge.core.callers import Presented, UnauthenticatedError
 from a2a_bridge.core.extras import load
+from a2a_bridge.core.option_classes import JwtValues
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.signing.canonical import parse_object
 from a2a_bridge.signing.keys import ALGORITHMS, suits
@@ -106,6 +107,19 @@ class BearerTokens:
             exp={"essential": True},
         )
         self._verified: LRUCache[bytes, _Verified] = LRUCache(_REMEMBERED)
+
+    @classmethod
+    def of(cls, options: JwtValues, keys: KeySetSource) -> BearerTokens:
+        """From plain options. Raises as the class does."""
+        return cls(
+            options.issuer,
+            options.audience,
+            keys,
+            algorithms=options.algorithms or ALGORITHMS,
+            claim=options.claim,
+            discovery=not options.jwks,
+            streams_outlive=options.streams_outlive,
+        )
 
     async def open(self) -> None:
         """Reads the keys for the first time; see KeySetSource."""

@@ -26,7 +26,7 @@ from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.core.callers import Authenticate, Permit
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.kinds import NUMBER, Kinds, check_items, check_kinds
-from a2a_bridge.core.option_classes import DialValues, HostValues
+from a2a_bridge.core.option_classes import DialValues, HostValues, TlsFileValues
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import GRPC, KNOWN, BindingKind, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -68,8 +68,6 @@ _HOST_KINDS: Kinds = {
 class HostOptions(HostValues):
     """Options of a listening host."""
 
-    #: proxies whose headers Forwarded and X-Forwarded-* are trusted; "*" for any
-    trust_forwarded: tuple[str, ...] = ()
     #: Access-Control-Allow-Origin of documents such as the card; empty: no such header
     cors: str = "*"
     #: answer only requests whose Host is an address or localhost. A web page can make a name of its own lead
@@ -105,17 +103,8 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class TlsFiles:
+class TlsFiles(TlsFileValues):
     """PEM files for the TLS of a client side. The URL decides whether TLS is used."""
-
-    #: trusted certificate authorities; empty: the authorities of the system
-    ca: str = ""
-    #: the client certificate, with its chain; empty: none
-    certificate: str = ""
-    #: the private key; empty: in the file of the certificate
-    key: str = ""
-    #: whether the server certificate is verified; gRPC always verifies it
-    verify: bool = True
 
     def context(self) -> ssl.SSLContext:
         """The SSL context. Raises OSError (ssl.SSLError included) for unusable files."""

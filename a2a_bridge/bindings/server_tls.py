@@ -25,11 +25,9 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from a2a_bridge.core.extras import MissingExtraError, load
+from a2a_bridge.core.option_classes import CertReqs
 
 _log = logging.getLogger("a2a_bridge.tls")
-
-#: whether callers need a certificate of the client authorities
-CertReqs = Literal["required", "optional"]
 
 #: seconds between two looks at the files
 CHECK_INTERVAL = 3.0

@@ -2,8 +2,9 @@
 passes in.
 """
 
-from a2a_bridge.cards.build import Advertisement, GrpcUrls, Mounted, interface
+from a2a_bridge.cards.build import Advertisement, Mounted, interface
 from a2a_bridge.cards.resolve import Resolver, resolve
 from a2a_bridge.cards.select import Candidate, select
+from a2a_bridge.core.option_classes import GrpcUrls
 
 __all__ = ["Advertisement", "Candidate", "GrpcUrls", "Mounted", "Resolver", "interface", "resolve", "select"]

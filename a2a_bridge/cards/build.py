@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from a2a_bridge.bindings.binding import Document, ListenAddress, Variant, module_name
@@ -36,6 +36,7 @@ from a2a_bridge.cards.select import expressible, note_inexpressible
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.core.kinds import Kinds, check_values
+from a2a_bridge.core.option_classes import GrpcUrls
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, V1_0, Dialect, by_version
 from a2a_bridge.dialects.known import normalise
 from a2a_bridge.dialects.signed_extras import dumps
@@ -62,10 +63,6 @@ _REMEMBERED = 64
 #: the readers that a document is for
 WHOLE, FOR_0_2 = "all", "0.2"
 
-#: how gRPC interfaces are written in the members of 0.x: as `host:port` around a URL; as both with the URL
-#: last; as `host:port` only; or as URL only. `http` writes URLs in the members of 1.0 too, for readers that
-#: want all interfaces to be URLs
-GrpcUrls = Literal["both-in-0.x", "url-last-in-0.x", "bare", "http-in-0.x", "http"]
 #: the entries of one gRPC interface in the members of 0.x: True for one that is a URL
 _ENTRIES: dict[GrpcUrls, tuple[bool, ...]] = {
     "both-in-0.x": (False, True, False),

@@ -62,7 +62,7 @@ def _tls_files(flags: DialFlags) -> TlsFiles | None:
             except OSError as error:
                 text = f"{path} cannot be read: {error.strerror}"
                 raise typer.BadParameter(text, param_hint=flag) from None
-    files = TlsFiles(str(cacert or ""), str(cert or ""), str(key or ""), verify=not flags.insecure)
+    files = TlsFiles(**taken(TlsFiles, flags), verify=not flags.insecure)
     for checked, flag in ((TlsFiles(files.ca), "--cacert"), (files, "--cert")):
         try:
             checked.context()

@@ -17,6 +17,7 @@ from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.reading import with_flags
 from a2a_bridge.cli.server_flags import ServerFlags, ServerKind
 from a2a_bridge.cli.values import listen_address
+from a2a_bridge.core.option_classes import ServerTlsValues
 from a2a_bridge.core.options import flag
 
 if TYPE_CHECKING:
@@ -100,7 +101,6 @@ def _replica_flags(context: typer.Context, file: Path | None) -> ServerFlags:
 
 def front_options(flags: EnvoyExportFlags, served: ServerFlags) -> FrontOptions:
     """The values of a configuration. served: the options of the replicas. Raises typer.BadParameter."""
-    from a2a_bridge.cli.envoy.bootstrap import Tls
     from a2a_bridge.cli.envoy.front import FrontOptions
 
     certificate = flags.ssl_certfile
@@ -117,7 +117,7 @@ def front_options(flags: EnvoyExportFlags, served: ServerFlags) -> FrontOptions:
         path="" if agents else urlsplit(served.public_url).path.rstrip("/"),
         tls=None
         if certificate is None
-        else Tls(certificate, flags.ssl_keyfile or certificate, flags.ssl_ca_certs),
+        else ServerTlsValues(str(certificate), str(flags.ssl_keyfile or ""), str(flags.ssl_ca_certs or "")),
         replica_tls=_replica_tls(flags, served),
         max_connections=served.max_connections * len(replicas),
         max_connection_streams=served.max_connection_streams,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from a2a_bridge.core.option_classes import DialValues
+from a2a_bridge.core.option_classes import DialValues, TlsFileValues
 from a2a_bridge.core.options import flag, of
 
 
@@ -95,22 +95,10 @@ class DialFlags(HttpFlags):
     exact: bool = of(DialValues, "exact")
     credentials_for: list[str] | None = of(DialValues, "credentials_for", default=None)
     trust_card_urls: bool = of(DialValues, "trust_card_urls")
-    cacert: Path | None = flag(
-        None,
-        "PEM file of trusted certificate authorities; default: those of the system.",
-        "FILE",
-        group="Upstream",
-    )
+    cacert: Path | None = of(TlsFileValues, "ca", default=None)
     insecure: bool = flag(False, "Do not verify certificates (HTTP only).", group="Upstream")
-    cert: Path | None = flag(None, "Client certificate (PEM, with its chain).", "FILE", group="Upstream")
-    cert_key: Path | None = flag(
-        None,
-        "Private key of --cert, if it is not in the same file.",
-        "FILE",
-        "--key",
-        "--cert-key",
-        group="Upstream",
-    )
+    cert: Path | None = of(TlsFileValues, "certificate", default=None)
+    cert_key: Path | None = of(TlsFileValues, "key", default=None, names=("--key", "--cert-key"))
     grpc_tls: bool | None = of(DialValues, "grpc_tls")
 
 

@@ -12,7 +12,15 @@ from pathlib import Path
 
 from a2a_bridge.cli.flags import AgentFlags, CardTrustFlags
 from a2a_bridge.cli.server_flags import ServedAgent, ServerFlags
-from a2a_bridge.core.option_classes import DialValues, Limits, ReplayOptions, ServeValues, UpstreamValues
+from a2a_bridge.core.option_classes import (
+    DialValues,
+    GrantValues,
+    Limits,
+    ReplayOptions,
+    ServeValues,
+    TokenEndpointValues,
+    UpstreamValues,
+)
 from a2a_bridge.core.options import Table, flag, of, required, table
 
 
@@ -51,18 +59,9 @@ class ReachFlags:
         "Credentials for the agent; default: those of callers, unless this gateway authenticates callers.",
         group="Upstream",
     )
-    upstream_token_url: str = flag(
-        "", "Token endpoint (OAuth 2) of the agent's identity provider.", "URL", group="Upstream"
-    )
-    upstream_issuer: str = flag(
-        "",
-        "Identity provider of the agent, whose discovery document names the token endpoint.",
-        "URL",
-        group="Upstream",
-    )
-    upstream_client_id: str = flag(
-        "", "Client id of this gateway at the token endpoint.", "ID", group="Upstream"
-    )
+    upstream_token_url: str = of(TokenEndpointValues, "url")
+    upstream_issuer: str = of(TokenEndpointValues, "issuer")
+    upstream_client_id: str = of(TokenEndpointValues, "client_id")
     upstream_client_secret: str = flag(
         "",
         "Client secret of this gateway; from a file or the variable only.",
@@ -70,14 +69,10 @@ class ReachFlags:
         group="Upstream",
         secret=True,
     )
-    upstream_client_auth: ClientAuth = flag(
-        ClientAuth.AUTO,
-        "How the secret is sent to the token endpoint; auto: as the issuer says, else basic.",
-        group="Upstream",
-    )
-    upstream_scope: str = flag("", "Scopes of the token, separated by spaces.", "SCOPES", group="Upstream")
-    upstream_audience: str = flag("", "Audience of the token.", "AUDIENCE", group="Upstream")
-    upstream_resource: str = flag("", "Resource of the token (RFC 8707).", "URI", group="Upstream")
+    upstream_client_auth: ClientAuth = of(TokenEndpointValues, "method", default=ClientAuth.AUTO)
+    upstream_scope: str = of(GrantValues, "scope")
+    upstream_audience: str = of(GrantValues, "audience")
+    upstream_resource: str = of(GrantValues, "resource")
     endpoint: list[str] | None = of(UpstreamValues, "endpoints", default=None)
     affinity: bool = of(UpstreamValues, "affinity")
     retries: int = of(UpstreamValues, "retries")

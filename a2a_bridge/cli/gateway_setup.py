@@ -27,7 +27,7 @@ from a2a_bridge.cards.read import assumption
 from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.advertised import FAULTS, Advertised, ask
 from a2a_bridge.cli.connect import dial_options, found_at, grpc_interface, read_card_file, with_user_url
-from a2a_bridge.cli.gateway_flags import ClientAuth, GatewayFlags, ReachFlags, UpstreamAuth
+from a2a_bridge.cli.gateway_flags import GatewayFlags, ReachFlags, UpstreamAuth
 from a2a_bridge.cli.log_setup import configure_tracing
 from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.reload import Reloader
@@ -38,7 +38,7 @@ from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.cli.values import Exit, file_text, parse_binding
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.masking import without_query_values
-from a2a_bridge.core.option_classes import ReplayOptions, UpstreamValues
+from a2a_bridge.core.option_classes import GrantValues, ReplayOptions, TokenEndpointValues, UpstreamValues
 from a2a_bridge.core.options import PREFIX, taken
 from a2a_bridge.gateway.cards import CardReader
 from a2a_bridge.gateway.credentials import (
@@ -318,12 +318,7 @@ def _credentials(flags: ReachFlags, parameters: Mapping[str, str], ca: str) -> U
         # The client side sends them already.
         return StaticCredentials({}, also=frozenset(parameters))
     make = ClientCredentials if kind is UpstreamAuth.CLIENT_CREDENTIALS else TokenExchange
-    return make(
-        _endpoint(flags, ca),
-        scope=flags.upstream_scope,
-        audience=flags.upstream_audience,
-        resource=flags.upstream_resource,
-    )
+    return make(_endpoint(flags, ca), **taken(GrantValues, flags))
 
 
 def _endpoint(flags: ReachFlags, ca: str) -> TokenEndpoint:
@@ -332,14 +327,8 @@ def _endpoint(flags: ReachFlags, ca: str) -> TokenEndpoint:
             "needs one of --upstream-token-url and --upstream-issuer", param_hint="--upstream-auth"
         )
     try:
-        return TokenEndpoint(
-            url=flags.upstream_token_url,
-            issuer=flags.upstream_issuer,
-            client_id=flags.upstream_client_id,
-            secret=_secret(flags.upstream_client_secret),
-            method="" if flags.upstream_client_auth is ClientAuth.AUTO else flags.upstream_client_auth.value,
-            ca=ca,
-        )
+        secret = _secret(flags.upstream_client_secret)
+        return TokenEndpoint(**taken(TokenEndpointValues, flags), secret=secret, ca=ca)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--upstream-auth") from None
 

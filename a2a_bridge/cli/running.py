@@ -22,18 +22,17 @@ from a2a_bridge.cli.envoy import inside
 from a2a_bridge.cli.log_setup import change_level
 from a2a_bridge.cli.output import cannot_listen, data, fail, not_opened, print_message
 from a2a_bridge.cli.reading import Reading
-from a2a_bridge.cli.server_flags import ClientCertificate, LogFormat, LoopKind, ServerFlags, ServerKind
+from a2a_bridge.cli.server_flags import LogFormat, LoopKind, ServerFlags, ServerKind
 from a2a_bridge.cli.values import Exit, listen_address
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.core.extras import MissingExtraError, missing_tools
-from a2a_bridge.core.option_classes import HostValues
+from a2a_bridge.core.option_classes import HostValues, ServerTlsValues
 from a2a_bridge.core.options import taken
 
 if TYPE_CHECKING:
     from a2a_bridge.bindings.binding import DialOptions
     from a2a_bridge.cards import Candidate
     from a2a_bridge.cli.advertised import Advertised
-    from a2a_bridge.cli.envoy.bootstrap import Tls
     from a2a_bridge.cli.reload import Reloader
     from a2a_bridge.cli.usage import UsageRecorder
     from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -271,14 +270,8 @@ def _run_envoy(flags: ServerFlags) -> int:
             module=supervisor.module(),
             admin=supervisor.ADMIN,
             loop="asyncio" if flags.loop is LoopKind.ASYNCIO else "uvloop",
-            max_body=limits.max_body,
-            max_connections=limits.max_connections,
-            max_connection_streams=limits.max_connection_streams,
-            max_header=limits.max_header,
-            header_timeout=limits.header_timeout,
+            limits=limits,
             idle_timeout=IDLE_TIMEOUT,
-            backlog=limits.backlog,
-            trusts_proxies=bool(flags.forwarded_allow_ips),
             tls=tls,
         )
         if flags.print_envoy_config:
@@ -301,15 +294,10 @@ def _run_envoy(flags: ServerFlags) -> int:
         raise cannot_listen(error) from None
 
 
-def _tls(flags: ServerFlags) -> Tls | None:
+def _tls(flags: ServerFlags) -> ServerTlsValues | None:
     """The certificate files. Raises typer.BadParameter for files that cannot be used, because Envoy would
     only report that it cannot start.
     """
-    from a2a_bridge.cli.envoy.bootstrap import Tls
     from a2a_bridge.cli.security import server_tls
 
-    certificate = flags.ssl_certfile
-    if server_tls(flags) is None or certificate is None:
-        return None
-    required = flags.ssl_cert_reqs is ClientCertificate.REQUIRED
-    return Tls(certificate, flags.ssl_keyfile or certificate, flags.ssl_ca_certs, required=required)
+    return None if server_tls(flags) is None else ServerTlsValues(**taken(ServerTlsValues, flags))

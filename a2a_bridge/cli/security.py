@@ -10,7 +10,6 @@ Rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,8 @@ from a2a_bridge.cli.server_flags import ClientCertificate, EdgeFlags, ServerFlag
 from a2a_bridge.cli.values import Exit, file_text, listen_address
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.core.addresses import ListenAddress
+from a2a_bridge.core.option_classes import JwtValues, ServerTlsValues
+from a2a_bridge.core.options import taken, texts
 
 if TYPE_CHECKING:
     from a2a_bridge.app.planning import ServeOptions
@@ -158,40 +159,21 @@ def _api_keys(flags: ServerFlags) -> Method:
 def _tokens(flags: ServerFlags) -> list[Method]:
     from a2a_bridge.auth import KeySetSource
 
-    audience = tuple(flags.jwt_audience or ())
-    if not flags.jwt_issuer:
-        needs: Mapping[str, Any] = {
-            "--jwt-audience": audience,
-            "--jwt-jwks": flags.jwt_jwks,
-            "--jwt-algorithms": flags.jwt_algorithms,
-            "--jwt-cacert": flags.jwt_cacert,
-            "--streams-outlive-tokens": flags.streams_outlive_tokens,
-        }
-        for flag, value in needs.items():
-            if value:
-                raise typer.BadParameter("needs --jwt-issuer", param_hint=flag)
+    options = JwtValues(**taken(JwtValues, flags))
+    if not options.issuer:
+        for name in ("jwt_audience", "jwt_jwks", "jwt_algorithms", "jwt_cacert", "streams_outlive_tokens"):
+            if getattr(flags, name):
+                raise typer.BadParameter("needs --jwt-issuer", param_hint=f"--{name.replace('_', '-')}")
         return []
-    if not audience:
+    if not options.audience:
         text = "is required: without it, tokens that were made for other services would be accepted here"
         raise typer.BadParameter(text, param_hint="--jwt-audience")
-    from a2a_bridge.auth import ALGORITHMS, BearerTokens
+    from a2a_bridge.auth import BearerTokens
 
     try:
-        ca = "" if flags.jwt_cacert is None else str(flags.jwt_cacert)
-        keys = KeySetSource(flags.jwt_issuer, flags.jwt_jwks, ca=ca)
-        check_key_file(keys, flags.jwt_jwks, "--jwt-jwks")
-        names = [name.strip() for name in flags.jwt_algorithms.split(",") if name.strip()]
-        return [
-            BearerTokens(
-                flags.jwt_issuer,
-                audience,
-                keys,
-                algorithms=names or ALGORITHMS,
-                claim=flags.jwt_claim,
-                discovery=not flags.jwt_jwks,
-                streams_outlive=flags.streams_outlive_tokens,
-            )
-        ]
+        keys = KeySetSource(options.issuer, options.jwks, ca=options.ca)
+        check_key_file(keys, options.jwks, "--jwt-jwks")
+        return [BearerTokens.of(options, keys)]
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--jwt-issuer") from None
 
@@ -199,7 +181,7 @@ def _tokens(flags: ServerFlags) -> list[Method]:
 def _proxy(flags: ServerFlags) -> Method:
     from a2a_bridge.auth import ProxyHeader
 
-    trusted = tuple(part.strip() for part in flags.forwarded_allow_ips.split(",") if part.strip())
+    trusted = texts(flags.forwarded_allow_ips)
     if not trusted:
         raise typer.BadParameter(
             "needs --forwarded-allow-ips: otherwise every caller could name itself",
@@ -310,20 +292,19 @@ def server_tls(flags: ServerFlags) -> ServerTls | None:
     """
     from a2a_bridge.bindings.server_tls import ServerTls, TlsFileError
 
-    certificate, key, clients = flags.ssl_certfile, flags.ssl_keyfile, flags.ssl_ca_certs
-    if certificate is None:
-        for value, flag in ((key, "--ssl-keyfile"), (clients, "--ssl-ca-certs")):
+    options = ServerTlsValues(**taken(ServerTlsValues, flags))
+    if not options.certificate:
+        for value, flag in ((options.key, "--ssl-keyfile"), (options.client_ca, "--ssl-ca-certs")):
             if value:
                 raise typer.BadParameter("needs --ssl-certfile", param_hint=flag)
-    optional = flags.ssl_cert_reqs is ClientCertificate.OPTIONAL
-    if optional and clients is None:
+    if options.cert_reqs == "optional" and not options.client_ca:
         raise typer.BadParameter("needs --ssl-ca-certs", param_hint="--ssl-cert-reqs")
-    if certificate is None:
+    if not options.certificate:
         return None
     try:
-        return ServerTls(certificate, key or "", clients or "", cert_reqs=flags.ssl_cert_reqs.value)
+        return ServerTls(**taken(ServerTlsValues, flags))
     except TlsFileError as error:
         hint = _FLAGS[error.part]
-        if error.part == "certificate" and key is None and "private key" in str(error):
+        if error.part == "certificate" and not options.key and "private key" in str(error):
             raise typer.BadParameter(f"{error}; --ssl-keyfile names its file", param_hint=hint) from None
         raise typer.BadParameter(str(error), param_hint=hint) from None

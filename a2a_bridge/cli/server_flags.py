@@ -21,8 +21,11 @@ from a2a_bridge.cli.flags import BridgeKeyFlags, StoreKeyFlags
 from a2a_bridge.core.option_classes import (
     EngineOptions,
     HostValues,
+    JwtValues,
     Limits,
     ProgramOptions,
+    PushValues,
+    ServerTlsValues,
     ServeValues,
     StoreOptions,
 )
@@ -124,39 +127,13 @@ class EdgeFlags:
         "NAME",
         group="Security",
     )
-    jwt_issuer: str = flag(
-        "",
-        "Identify callers by JWTs of this issuer (OpenID Connect, OAuth 2).",
-        "URL",
-        group="Security",
-        common=True,
-    )
-    jwt_audience: list[str] | None = flag(
-        None,
-        "Audience that a JWT has to name; may be repeated, one of them is enough.",
-        "AUDIENCE",
-        group="Security",
-        common=True,
-    )
-    jwt_jwks: str = flag(
-        "", "Keys of the issuer; default: from its discovery document.", "URL|FILE", group="Security"
-    )
-    jwt_algorithms: str = flag(
-        "",
-        "Accepted signature algorithms; default: RS*, PS*, ES256, ES384 and EdDSA.",
-        "NAME,…",
-        group="Security",
-    )
-    jwt_claim: str = flag("sub", "Claim that names the caller.", "NAME", group="Security")
-    jwt_cacert: Path | None = flag(
-        None,
-        "PEM file of authorities for the issuer's https; default: those of the system.",
-        "FILE",
-        group="Security",
-    )
-    streams_outlive_tokens: bool = flag(
-        False, "Open streams go on after the JWT of their caller has expired.", group="Security"
-    )
+    jwt_issuer: str = of(JwtValues, "issuer")
+    jwt_audience: list[str] | None = of(JwtValues, "audience", default=None)
+    jwt_jwks: str = of(JwtValues, "jwks")
+    jwt_algorithms: str = of(JwtValues, "algorithms", default="")
+    jwt_claim: str = of(JwtValues, "claim")
+    jwt_cacert: Path | None = of(JwtValues, "ca", default=None)
+    streams_outlive_tokens: bool = of(JwtValues, "streams_outlive")
     proxy_user_header: str = flag(
         "",
         "Identify callers by this header of the proxies in --forwarded-allow-ips.",
@@ -256,24 +233,10 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
         "HOST:PORT",
         group="Listen",
     )
-    ssl_certfile: Path | None = flag(
-        None,
-        "Serve HTTP and gRPC with TLS, with this certificate and its chain (PEM).",
-        "FILE",
-        group="Security",
-        common=True,
-    )
-    ssl_keyfile: Path | None = flag(
-        None, "Private key of --ssl-certfile, if it is not in the same file.", "FILE", group="Security"
-    )
-    ssl_ca_certs: Path | None = flag(
-        None, "Ask callers for a client certificate of these authorities (PEM).", "FILE", group="Security"
-    )
-    ssl_cert_reqs: ClientCertificate = flag(
-        ClientCertificate.REQUIRED,
-        "Whether --ssl-ca-certs rejects callers without a certificate; optional: not over HTTP.",
-        group="Security",
-    )
+    ssl_certfile: Path | None = of(ServerTlsValues, "certificate", default=None)
+    ssl_keyfile: Path | None = of(ServerTlsValues, "key", default=None)
+    ssl_ca_certs: Path | None = of(ServerTlsValues, "client_ca", default=None)
+    ssl_cert_reqs: ClientCertificate = of(ServerTlsValues, "cert_reqs", default=ClientCertificate.REQUIRED)
     print_envoy_config: bool = flag(
         False, "Print the configuration of Envoy and exit.", variable="", group="Listen", in_file=False
     )
@@ -289,26 +252,10 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
     lenient_versions: bool = of(HostValues, "lenient_versions")
     public_url: str = of(ServeValues, "public_url")
     public_grpc: str = of(ServeValues, "public_grpc")
-    grpc_urls: GrpcUrlForm = flag(
-        GrpcUrlForm.BOTH,
-        "Form of gRPC addresses in the card: host:port around a URL for readers of 0.x, or another.",
-        group="Card",
-    )
-    advertise: str = flag(
-        "",
-        "Bindings to list in the card (JSONRPC, HTTP+JSON, GRPC); default: all.",
-        "BINDING,…",
-        group="Card",
-    )
-    card_versions: str = flag(
-        "",
-        "Protocol versions of the card; default: all served versions in one document.",
-        "VERSION,…",
-        group="Card",
-    )
-    forwarded_allow_ips: str = flag(
-        "", "Trust forwarded headers from these proxies; * for any.", "IP,…", group="Listen"
-    )
+    grpc_urls: GrpcUrlForm = of(ServeValues, "grpc_urls", default=GrpcUrlForm.BOTH)
+    advertise: str = of(ServeValues, "advertise", default="")
+    card_versions: str = of(ServeValues, "card_versions", default="")
+    forwarded_allow_ips: str = of(HostValues, "trust_forwarded", default="")
     card_signing_key: list[Path] | None = flag(
         None,
         "Private key (PEM or JWK) that signs the card; may be repeated, the first one signs.",
@@ -317,18 +264,8 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
     )
 
     lease: float = of(StoreOptions, "lease")
-    push_allow: list[str] | None = flag(
-        None,
-        "Allow webhooks at this private host or network; may be repeated.",
-        "HOST|NETWORK",
-        group="Push notifications",
-    )
-    push_signing_key: list[Path] | None = flag(
-        None,
-        "Private key (PEM or JWK) that signs push notifications; may be repeated, the first one signs.",
-        "FILE",
-        group="Push notifications",
-    )
+    push_allow: list[str] | None = of(PushValues, "allow", default=None)
+    push_signing_key: list[Path] | None = of(PushValues, "signing_keys", default=None)
 
     max_body: int = of(HostValues, "max_body")
     max_connections: int = of(HostValues, "max_connections")
@@ -344,9 +281,7 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
     )
     usage_listen: str = flag("", "Serve call counts here; see `usage`.", "HOST:PORT", group="Process")
     drain_window: float | None = of(HostValues, "drain_window")
-    timeout_graceful_shutdown: float = flag(
-        10.0, "Time for running calls to finish after SIGTERM.", "SECONDS", least=0, group="Process"
-    )
+    timeout_graceful_shutdown: float = of(ServeValues, "grace")
     workers: int = flag(
         1,
         "Serve from this many processes; each has its own limits and memory.",
@@ -459,16 +394,8 @@ class ServeFlags(ServerFlags):
         common=True,
         secret=True,
     )
-    keep_tasks: float = flag(
-        0.0, "Delete tasks this long after their end; 0: never.", "DAYS", least=0, group="Store"
-    )
-    keep_events: float = flag(
-        1.0,
-        "Keep the events of a task this long after its end, for streams that resume.",
-        "DAYS",
-        least=0,
-        group="Store",
-    )
+    keep_tasks: float = of(StoreOptions, "tasks_kept", default=0.0)
+    keep_events: float = of(StoreOptions, "events_kept")
     cluster: str = of(StoreOptions, "cluster")
     cluster_credentials: str = of(StoreOptions, "cluster_credentials")
     cluster_ca: str = of(StoreOptions, "cluster_ca")

@@ -33,7 +33,7 @@ from a2a_bridge.cli.values import Exit, file_text, listen_address, parse_dialect
 from a2a_bridge.cli.workers import Worker
 from a2a_bridge.cluster.nats_bus import split_server
 from a2a_bridge.core.option_classes import EngineOptions, ProgramOptions, StoreOptions
-from a2a_bridge.core.options import taken
+from a2a_bridge.core.options import taken, texts
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.dialects.v0_3.card import without_carrier
 from a2a_bridge.hosting import Agent
@@ -67,28 +67,27 @@ class ListenOptions:
         """
         http, grpc = _addresses(flags)
         interfaces = _interfaces(flags, http, grpc)
-        plain = taken(runtime.ServeOptions, flags)
+        plain, host = taken(runtime.ServeOptions, flags), taken(HostOptions, flags)
         _check_public(flags, plain.get("push_relay", ""))
+        _check_proxies(host["trust_forwarded"])
+        _check_advertised(flags, plain["advertise"], interfaces)
+        plain["card_versions"] = _card_versions(flags, plain["advertise"], interfaces)
         worker, counting = Worker.of_environment(), _counting(flags)
         options = runtime.ServeOptions(
             **plain,
             host=HostOptions(
-                **taken(HostOptions, flags),
-                trust_forwarded=_proxies(flags),
+                **host,
                 reuse_port=worker is not None,
                 listener=worker.listener if worker is not None else None,
             ),
             limits=LiveLimits(limits_of(flags)),
             # Only a file has rules, and only a file can be read again.
             access_rules=LiveRules(rules_of(flags.rules)) if flags.config is not None else (),
-            grpc_urls=flags.grpc_urls.value,
             admin=_admin(flags, worker),
             # The page of the playground about callers shows the document of the listener for operators.
             usage=counting.table if counting is not None else Usage() if flags.ui and flags.admin else None,
             authentication=authentication(flags),
             middleware=middleware_of(flags),
-            advertise=_advertised(flags, interfaces),
-            card_versions=_card_versions(flags, interfaces),
             card_signing_keys=card_signing_keys(flags),
             tls=None if envoy_address(flags) else server_tls(flags),
         )
@@ -145,24 +144,21 @@ def _interfaces(flags: ServerFlags, http: ListenAddress, grpc: ListenAddress) ->
     return mounted
 
 
-def _texts(joined: str) -> tuple[str, ...]:
-    return tuple(filter(None, map(str.strip, joined.split(","))))
-
-
-def _advertised(flags: ServerFlags, mounted: Sequence[hub.AgentInterface]) -> tuple[str, ...]:
-    """The bindings of the card; empty for all. Raises typer.BadParameter."""
-    listed = _texts(flags.advertise)
+def _check_advertised(
+    flags: ServerFlags, listed: Sequence[str], mounted: Sequence[hub.AgentInterface]
+) -> None:
+    """Raises typer.BadParameter for a binding of the card that is not served. listed: empty for all."""
     served = dict.fromkeys(one.protocol_binding for one in mounted)
     if not served.keys() >= set(listed):
         raise typer.BadParameter(
             f"{flags.advertise!r} is not all of {', '.join(served)}", param_hint="--advertise"
         )
-    return listed
 
 
-def _card_versions(flags: ServerFlags, mounted: Sequence[hub.AgentInterface]) -> tuple[str, ...]:
-    """The versions of the card; empty for all. Raises typer.BadParameter."""
-    listed = _texts(flags.advertise)
+def _card_versions(
+    flags: ServerFlags, listed: Sequence[str], mounted: Sequence[hub.AgentInterface]
+) -> tuple[str, ...]:
+    """The versions of the card; empty for all. Raises typer.BadParameter. listed: its bindings."""
     versions = tuple(dialect.version for dialect in _dialects(flags.card_versions, "--card-versions"))
     if not {one.protocol_version for one in mounted if not listed or one.protocol_binding in listed} >= set(
         versions
@@ -185,12 +181,16 @@ def _check_public(flags: ServerFlags, push_relay: str) -> None:
         raise typer.BadParameter("notifications come over HTTP", param_hint="--push-relay")
 
 
-def _proxies(flags: ServerFlags) -> tuple[str, ...]:
-    """The trusted proxies. Raises typer.BadParameter."""
-    trusted = _texts(flags.forwarded_allow_ips)
-    for proxy in trusted:
-        _check_proxy(proxy)
-    return trusted
+def _check_proxies(trusted: Sequence[str]) -> None:
+    """Raises typer.BadParameter for an entry of --forwarded-allow-ips that is not valid."""
+    for text in trusted:
+        try:
+            if text != "*":
+                ip_network(text, strict=False)
+        except ValueError:
+            raise typer.BadParameter(
+                f"{text!r} is no address or network", param_hint="--forwarded-allow-ips"
+            ) from None
 
 
 def _counting(flags: ServerFlags) -> UsageRecorder | None:
@@ -220,17 +220,6 @@ def _admin(flags: ServerFlags, worker: Worker | None) -> ListenAddress | None:
     return ListenAddress() if worker is not None else ListenAddress(*listen_address(flags.admin, "--admin"))
 
 
-def _check_proxy(text: str) -> None:
-    """Raises typer.BadParameter for an entry of --forwarded-allow-ips that is not valid."""
-    try:
-        if text != "*":
-            ip_network(text, strict=False)
-    except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} is no address or network", param_hint="--forwarded-allow-ips"
-        ) from None
-
-
 def _check_grpc_address(text: str) -> None:
     """Raises typer.BadParameter for a --public-grpc that no client of gRPC can dial."""
     scheme, named, rest = text.rpartition("://")
@@ -249,14 +238,12 @@ def _check_grpc_address(text: str) -> None:
 
 def _dialects(versions: str, flag: str = "--versions") -> list[Dialect]:
     """The dialects that a flag names, each once. Raises typer.BadParameter."""
-    return list(dict.fromkeys(parse_dialect(text, flag) for text in _texts(versions)))
+    return list(dict.fromkeys(parse_dialect(text, flag) for text in texts(versions)))
 
 
 #: below the working directory; only the owner can read it
 FOLDER = Path(".a2a-bridge")
 _LONGEST = 48
-#: seconds of the unit of --keep-tasks and --keep-events
-_DAY = 24 * 3600.0
 
 
 def store_url(url: str, agent: Agent) -> str:
@@ -315,7 +302,7 @@ def keys_of(text: str) -> list[str]:
 def push_options(flags: ServerFlags) -> PushOptions:
     """The allowed addresses and the signing keys of notifications. Raises typer.BadParameter."""
     keys = tuple(file_text(path, "--push-signing-key") for path in flags.push_signing_key or ())
-    options = PushOptions(allow=tuple(flags.push_allow or ()), signing_keys=keys)
+    options = PushOptions(**{**taken(PushOptions, flags), "signing_keys": keys})
     try:
         options.policy()
     except ValueError as error:
@@ -346,9 +333,7 @@ def load_agent(code: str | None, flags: ServeFlags, name: str = "") -> tuple[Age
     Raises BadTargetError, typer.BadParameter, and typer.Exit.
     """
     listening = ListenOptions.of(flags)
-    store = replace(
-        store_options(flags), tasks_kept=flags.keep_tasks * _DAY or None, events_kept=flags.keep_events * _DAY
-    )
+    store = store_options(flags)
     check_cluster(flags)
     push = push_options(flags)
     agent = _of_code(code, flags) if code else _of_program(flags, name)

@@ -12,10 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from a2a_bridge.core.options import flag
 
 _DAY = 24 * 3600.0
+
+#: whether callers need a certificate of the client authorities
+CertReqs = Literal["required", "optional"]
+
+#: how a client proves its identity: `client_secret_basic`, `client_secret_post`, or as the issuer says
+ClientMethod = Literal["", "basic", "post"]
+
+#: how gRPC interfaces are written in the members of 0.x: as `host:port` around a URL; as both with the URL
+#: last; as `host:port` only; or as URL only. `http` writes URLs in the members of 1.0 too, for readers that
+#: want all interfaces to be URLs
+GrpcUrls = Literal["both-in-0.x", "url-last-in-0.x", "bare", "http-in-0.x", "http"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +96,17 @@ class StoreOptions:
     commit_delay: float = 0.01
     #: time after which a caller that waits for a failing store gets UNAVAILABLE
     ack_timeout: float = 10.0
-    #: time for which the events of an ended task are kept
-    events_kept: float = _DAY
-    #: time for which tasks are kept after their end; None to keep them for ever
-    tasks_kept: float | None = None
+    events_kept: float = flag(
+        _DAY,
+        "Keep the events of a task this long after its end, for streams that resume.",
+        "DAYS",
+        least=0,
+        group="Store",
+    )
+    #: None to keep them for ever
+    tasks_kept: float | None = flag(
+        None, "Delete tasks this long after their end; 0: never.", "DAYS", least=0, group="Store"
+    )
     #: time for which ids of messages are kept, for idempotent sends
     sends_kept: float = _DAY
     #: keys that encrypt secrets of push configs, the newest first (see a2a_bridge.push.secrets); empty for no
@@ -277,6 +296,146 @@ class HostValues:
         least=0,
         group="Process",
     )
+    #: "*" for any
+    trust_forwarded: tuple[str, ...] = flag(
+        (), "Trust forwarded headers from these proxies; * for any.", "IP,…", group="Listen"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTlsValues:
+    """The PEM files of a listener with TLS: see `bindings.server_tls.ServerTls`. Empty: no such file."""
+
+    certificate: str = flag(
+        "",
+        "Serve HTTP and gRPC with TLS, with this certificate and its chain (PEM).",
+        "FILE",
+        group="Security",
+        common=True,
+    )
+    key: str = flag(
+        "", "Private key of --ssl-certfile, if it is not in the same file.", "FILE", group="Security"
+    )
+    client_ca: str = flag(
+        "", "Ask callers for a client certificate of these authorities (PEM).", "FILE", group="Security"
+    )
+    cert_reqs: CertReqs = flag(
+        "required",
+        "Whether --ssl-ca-certs rejects callers without a certificate; optional: not over HTTP.",
+        group="Security",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFileValues:
+    """The plain values of `TlsFiles`. Empty: no such file."""
+
+    ca: str = flag(
+        "",
+        "PEM file of trusted certificate authorities; default: those of the system.",
+        "FILE",
+        group="Upstream",
+    )
+    certificate: str = flag("", "Client certificate (PEM, with its chain).", "FILE", group="Upstream")
+    key: str = flag(
+        "",
+        "Private key of --cert, if it is not in the same file.",
+        "FILE",
+        group="Upstream",
+    )
+    #: whether the server certificate is verified; gRPC always verifies it
+    verify: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JwtValues:
+    """Which JWTs identify callers: see `BearerTokens`, and `KeySetSource` for their keys."""
+
+    issuer: str = flag(
+        "",
+        "Identify callers by JWTs of this issuer (OpenID Connect, OAuth 2).",
+        "URL",
+        group="Security",
+        common=True,
+    )
+    audience: tuple[str, ...] = flag(
+        (),
+        "Audience that a JWT has to name; may be repeated, one of them is enough.",
+        "AUDIENCE",
+        group="Security",
+        common=True,
+    )
+    jwks: str = flag(
+        "", "Keys of the issuer; default: from its discovery document.", "URL|FILE", group="Security"
+    )
+    #: empty: `ALGORITHMS`
+    algorithms: tuple[str, ...] = flag(
+        (),
+        "Accepted signature algorithms; default: RS*, PS*, ES256, ES384 and EdDSA.",
+        "NAME,…",
+        group="Security",
+    )
+    claim: str = flag("sub", "Claim that names the caller.", "NAME", group="Security")
+    ca: str = flag(
+        "",
+        "PEM file of authorities for the issuer's https; default: those of the system.",
+        "FILE",
+        group="Security",
+    )
+    streams_outlive: bool = flag(
+        False, "Open streams go on after the JWT of their caller has expired.", group="Security"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEndpointValues:
+    """Where a gateway gets tokens for its agent: see `TokenEndpoint`, which reads the secret itself."""
+
+    url: str = flag("", "Token endpoint (OAuth 2) of the agent's identity provider.", "URL", group="Upstream")
+    issuer: str = flag(
+        "",
+        "Identity provider of the agent, whose discovery document names the token endpoint.",
+        "URL",
+        group="Upstream",
+    )
+    client_id: str = flag("", "Client id of this gateway at the token endpoint.", "ID", group="Upstream")
+    #: empty: as the issuer says, else `basic`
+    method: ClientMethod = flag(
+        "",
+        "How the secret is sent to the token endpoint; auto: as the issuer says, else basic.",
+        group="Upstream",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GrantValues:
+    """The token that a gateway asks for: see `ClientCredentials` and `TokenExchange`."""
+
+    scope: str = flag("", "Scopes of the token, separated by spaces.", "SCOPES", group="Upstream")
+    #: as providers beside the standard name it
+    audience: str = flag("", "Audience of the token.", "AUDIENCE", group="Upstream")
+    resource: str = flag("", "Resource of the token (RFC 8707).", "URI", group="Upstream")
+
+
+@dataclass(frozen=True, slots=True)
+class PushValues:
+    """The plain values of `PushOptions`."""
+
+    #: hosts, addresses and networks that the policy would reject, but may be posted to: see `Allowed.parse`
+    allow: tuple[str, ...] = flag(
+        (),
+        "Allow webhooks at this private host or network; may be repeated.",
+        "HOST|NETWORK",
+        group="Push notifications",
+    )
+    #: the keys themselves (PEM or JWK), all of which are published
+    signing_keys: tuple[str, ...] = flag(
+        (),
+        "Private key (PEM or JWK) that signs push notifications; may be repeated, the first one signs.",
+        "FILE",
+        group="Push notifications",
+        shown=False,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,4 +511,26 @@ class ServeValues:
     #: without it, a card that demands credentials which nothing here checks is an error
     allow_unauthenticated: bool = flag(
         False, "Something in front of this server checks the callers, or nobody has to.", group="Security"
+    )
+    grpc_urls: GrpcUrls = flag(
+        "both-in-0.x",
+        "Form of gRPC addresses in the card: host:port around a URL for readers of 0.x, or another.",
+        group="Card",
+    )
+    #: empty: all
+    advertise: tuple[str, ...] = flag(
+        (),
+        "Bindings to list in the card (JSONRPC, HTTP+JSON, GRPC); default: all.",
+        "BINDING,…",
+        group="Card",
+    )
+    #: empty: all
+    card_versions: tuple[str, ...] = flag(
+        (),
+        "Protocol versions of the card; default: all served versions in one document.",
+        "VERSION,…",
+        group="Card",
+    )
+    grace: float = flag(
+        10.0, "Time for running calls to finish after SIGTERM.", "SECONDS", least=0, group="Process"
     )

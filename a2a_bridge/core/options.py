@@ -14,7 +14,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
+from enum import Enum
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
 
@@ -25,6 +27,8 @@ _KEY = "option"
 #: the largest numbers of times, by unit: about 30 years, and 100 years. Infinity, and times that the system
 #: cannot wait for, would fail much later.
 _MOST = {"SECONDS": 1e9, "DAYS": 36500.0}
+#: seconds of the unit in which a person gives a time that the library has in seconds
+_UNITS = {"DAYS": 24 * 3600.0}
 
 _T = TypeVar("_T")
 
@@ -101,6 +105,7 @@ def flag(
     unique: bool = False,
     aliases: tuple[str, ...] = (),
     words: bool = False,
+    shown: bool = True,
 ) -> _T:
     """An option of a command.
 
@@ -113,7 +118,7 @@ def flag(
     running server takes a new value. in_file: whether it is a key of the configuration file. unique: of an
     option in tables by name: no two tables may have the same value, in capital or small letters.
     words: whether it takes all words up to the next flag of the command; its variable has them as a shell
-    would write them.
+    would write them. shown: whether `repr` of the options shows the value.
     """
     described = _Description(
         explanation,
@@ -130,31 +135,54 @@ def flag(
         aliases=aliases,
         words=words,
     )
-    made: _T = field(default=default, metadata={_KEY: described})
+    made: _T = field(default=default, repr=shown, metadata={_KEY: described})
     return made
 
 
 def of(group: type, name: str, **changes: Any) -> Any:
-    """An option that a class of the library has: with its default and its description. changes: of these."""
+    """An option that a class of the library has: with its default and its description. changes: of these; the
+    default can have another type, and then stands for the default of the library.
+    """
     (one,) = (one for one in fields(group) if one.name == name)
-    default = changes.pop("default", one.default)
-    described = replace(one.metadata[_KEY], source=(group, name), **changes)
-    return field(default=default, metadata={_KEY: described})
+    described: _Description = one.metadata[_KEY]
+    default: Any = one.default
+    if described.metavar in _UNITS and "default" not in changes:
+        default /= _UNITS[described.metavar]
+    default = changes.pop("default", default)
+    return field(default=default, metadata={_KEY: replace(described, source=(group, name), **changes)})
 
 
 def taken(group: type, options: Any) -> dict[str, Any]:
-    """The values that a command has of the options of a class of the library, by the names there. The values
-    of an option that may be repeated have the type of the library.
+    """The values that a command has of the options of a class of the library, by the names there and with the
+    types there.
     """
     declared: type = type(options)
     defaults: dict[str, Any] = {one.name: one.default for one in fields(group)}
     found = {}
     for one in options_of(declared).values():
         if one.described.source is not None and issubclass(group, one.described.source[0]):
-            value, name = getattr(options, one.name), one.described.source[1]
-            several = isinstance(defaults[name], tuple | frozenset)
-            found[name] = type(defaults[name])(value or ()) if several else value
+            name = one.described.source[1]
+            found[name] = _as_in_library(one, getattr(options, one.name), defaults[name])
     return found
+
+
+def _as_in_library(one: Option, value: Any, default: Any) -> Any:
+    """The value of an option of a command with the type of the library. default: of the library."""
+    if value == one.default and type(value) is not type(default):
+        return default
+    if isinstance(default, tuple | frozenset):
+        return type(default)(texts(value) if isinstance(value, str) else value or ())
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Path):
+        return str(value)
+    unit = _UNITS.get(one.described.metavar or "")
+    return value if unit is None else value * unit
+
+
+def texts(joined: str) -> tuple[str, ...]:
+    """The texts that an option with commas has."""
+    return tuple(filter(None, map(str.strip, joined.split(","))))
 
 
 def required(explanation: str, metavar: str | None = None) -> Any:

@@ -21,7 +21,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import partial
 
@@ -32,6 +32,7 @@ from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.circuit import Circuits
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import task_id_of
+from a2a_bridge.core.option_classes import PushValues
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import (
     SIGNATURE_HEADER,
@@ -380,17 +381,13 @@ def _sign(headers: dict[str, str], signature: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class PushOptions:
+class PushOptions(PushValues):
     """How notifications are delivered. Times in seconds."""
 
-    #: hosts, addresses and networks that the policy would reject, but may be posted to: see `Allowed.parse`
-    allow: tuple[str, ...] = ()
     #: the ports of all other webhooks
     ports: frozenset[int] = PORTS
     #: the URL schemes of all webhooks
     schemes: frozenset[str] = SCHEMES
-    #: private keys (PEM or JWK) that sign notifications; the first one signs, all are published
-    signing_keys: tuple[str, ...] = field(default=(), repr=False)
     #: the issuer in signatures; empty for the public URL of the server, or the name of the agent
     issuer: str = ""
     #: time for one attempt

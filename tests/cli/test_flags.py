@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
 import typer
@@ -22,14 +23,23 @@ from a2a_bridge.bindings.frames import Frame, shown_lines
 from a2a_bridge.cli import app
 from a2a_bridge.cli.commands import SUMMARIES, Command
 from a2a_bridge.cli.environment import read_variables
-from a2a_bridge.cli.gateway_flags import AgentSettings, GatewayFlags
+from a2a_bridge.cli.gateway_flags import AgentSettings, ClientAuth, GatewayFlags
 from a2a_bridge.cli.output import cannot_listen
 from a2a_bridge.cli.reading import with_flags
-from a2a_bridge.cli.server_flags import LogLevel, ServedAgent, ServeFlags
+from a2a_bridge.cli.server_flags import ClientCertificate, LogLevel, ServedAgent, ServeFlags
 from a2a_bridge.cli.values import listen_address, parameters
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.masking import mask
-from a2a_bridge.core.option_classes import EngineOptions, HostValues, Limits, StoreOptions, UpstreamValues
+from a2a_bridge.core.option_classes import (
+    EngineOptions,
+    HostValues,
+    JwtValues,
+    Limits,
+    ServerTlsValues,
+    StoreOptions,
+    TokenEndpointValues,
+    UpstreamValues,
+)
 from a2a_bridge.core.options import Table, flag, options_of, taken
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -39,17 +49,23 @@ COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-define
 
 @pytest.mark.parametrize("group", [ServeFlags, GatewayFlags, ServedAgent, AgentSettings])
 def test_an_option_of_the_library_is_the_same_in_a_command(group: type) -> None:
-    """Its type and its default, which the table of an agent leaves to the command."""
+    """Its type and its default, which the table of an agent leaves to the command. A command has files and
+    enums where the library has text, lists and texts with commas for its tuples, and days for its seconds.
+    """
     shared = [one for one in options_of(group).values() if one.described.source is not None]
     assert shared
     for one in shared:
         library, name = one.described.source  # type: ignore[misc]
         kind = get_type_hints(library)[name]
         if get_origin(kind) in (tuple, frozenset):
-            assert (one.type, one.default) == (list[str] | None, None)
-            continue
-        assert one.type in (kind, kind | None), one.name
-        assert issubclass(group, Table) or one.default == getattr(library(), name)
+            assert (one.type, one.default) in [(str, ""), (list[str] | None, None), (list[Path] | None, None)]
+        elif isinstance(one.type, type) and issubclass(one.type, Enum):
+            words = {member.value for member in one.type}
+            assert words - set(get_args(kind)) <= {"auto"}
+        elif one.described.metavar != "DAYS":
+            assert one.type in (kind, kind | None, Path | None), one.name
+        if not issubclass(group, Table):
+            assert taken(library, group())[name] == getattr(library(), name), one.name
 
 
 def test_the_number_of_values_in_a_request_is_the_one_of_the_decoders() -> None:
@@ -67,6 +83,21 @@ def test_the_values_of_a_command_are_taken_by_the_classes_of_the_library() -> No
     assert taken(DialOptions, several)["credentials_for"] == frozenset()
     # The same name, of another class.
     assert taken(DialOptions, GatewayFlags(silence_timeout=8.0))["silence_timeout"] == 8.0
+    days = taken(StoreOptions, ServeFlags(keep_tasks=2.0, keep_events=0.5))
+    assert (days["tasks_kept"], days["events_kept"]) == (2 * 86400, 43200)
+    days = taken(StoreOptions, ServeFlags(keep_tasks=0.0, keep_events=0.0))
+    assert (days["tasks_kept"], days["events_kept"]) == (None, 0)
+    forms = ServeFlags(
+        ssl_certfile=Path("a.pem"), ssl_cert_reqs=ClientCertificate.OPTIONAL, jwt_algorithms="RS256, ES256,"
+    )
+    assert taken(ServerTlsValues, forms) == {
+        "certificate": "a.pem",
+        "key": "",
+        "client_ca": "",
+        "cert_reqs": "optional",
+    }
+    assert taken(JwtValues, forms)["algorithms"] == ("RS256", "ES256")
+    assert taken(TokenEndpointValues, GatewayFlags(upstream_client_auth=ClientAuth.POST))["method"] == "post"
 
 
 def test_the_commands() -> None:

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from a2a_bridge.core.option_classes import HostValues, ServerTlsValues
 
 _TYPE = "type.googleapis.com/"
 _HEX, _NEXT = "[0-9A-Fa-f]", "%[89ABab][0-9A-Fa-f]"
@@ -112,18 +113,6 @@ _TLS = _TYPE + "envoy.extensions.transport_sockets.tls.v3."
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
-    """The PEM files of a TLS listener."""
-
-    certificate: Path
-    key: Path
-    #: authorities of client certificates; None: no client certificate is requested
-    clients: Path | None = None
-    #: whether a connection without a client certificate is rejected
-    required: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class EnvoyOptions:
     """The values in the configuration of Envoy. Sizes in bytes, times in seconds."""
 
@@ -136,26 +125,19 @@ class EnvoyOptions:
     #: the Unix socket of Envoy's administration
     admin: str
     loop: str
-    max_body: int
-    #: 0: no limit
-    max_connections: int
-    max_connection_streams: int
-    max_header: int
-    header_timeout: float
+    #: the limits of the bridge. With `trust_forwarded`, X-Forwarded-Proto is kept for it
+    limits: HostValues
     #: how long an idle connection is kept
     idle_timeout: float
-    backlog: int
-    #: keep X-Forwarded-Proto for the bridge
-    trusts_proxies: bool = False
-    tls: Tls | None = None
+    tls: ServerTlsValues | None = None
 
 
 def bootstrap(options: EnvoyOptions) -> dict[str, Any]:
     """The configuration as a JSON document."""
     # Not a second listener for HTTP/3: pyvoy makes an event loop for each filter, and an agent has one.
     limits = dict(LIMITS)
-    if options.max_connections:
-        limits[f"envoy.resource_limits.listener.{LISTENER}.connection_limit"] = options.max_connections
+    if options.limits.max_connections:
+        limits[f"envoy.resource_limits.listener.{LISTENER}.connection_limit"] = options.limits.max_connections
     return {
         "admin": {"address": {"pipe": {"path": options.admin, "mode": 0o600}}},
         "layered_runtime": {"layers": [{"name": "limits", "static_layer": limits}]},
@@ -180,7 +162,7 @@ def _listener(options: EnvoyOptions) -> dict[str, Any]:
         "additional_addresses": [{"address": one} for one in more],
         # Two servers must not share a port by accident: a taken address is an error.
         "enable_reuse_port": False,
-        "tcp_backlog_size": options.backlog,
+        "tcp_backlog_size": options.limits.backlog,
         "per_connection_buffer_limit_bytes": _SLACK,
         "filter_chains": [chain],
     }
@@ -199,9 +181,9 @@ def _client_certificate() -> dict[str, Any]:
 
 
 def _connection_manager(options: EnvoyOptions) -> dict[str, Any]:
-    buffered = options.max_body + _SLACK
+    buffered = options.limits.max_body + _SLACK
     # Above them, HTTP/2 ends a stream without a status, or the connection with all of its streams.
-    headers = max(1, options.max_header // 1024) * _HEADER_SLACK
+    headers = max(1, options.limits.max_header // 1024) * _HEADER_SLACK
     return {
         "name": "envoy.filters.network.http_connection_manager",
         "typed_config": {
@@ -214,14 +196,14 @@ def _connection_manager(options: EnvoyOptions) -> dict[str, Any]:
             "original_ip_detection_extensions": [_no_proxy()],
             "skip_xff_append": True,
             # pyvoy gives an application only the name in a certificate. Callers cannot set this header.
-            **(_client_certificate() if options.tls is not None and options.tls.clients is not None else {}),
+            **(_client_certificate() if options.tls is not None and options.tls.client_ca else {}),
             "scheme_header_transformation": {
                 "scheme_to_overwrite": "http" if options.tls is None else "https"
             },
-            "early_header_mutation_extensions": [_copy_scheme()] if options.trusts_proxies else [],
+            "early_header_mutation_extensions": [_copy_scheme()] if options.limits.trust_forwarded else [],
             # Streams may be silent for as long as they want; calls have deadlines of their own.
             "stream_idle_timeout": "0s",
-            "request_headers_timeout": _seconds(options.header_timeout),
+            "request_headers_timeout": _seconds(options.limits.header_timeout),
             "max_request_headers_kb": headers,
             "common_http_protocol_options": {
                 "idle_timeout": _seconds(options.idle_timeout),
@@ -229,7 +211,7 @@ def _connection_manager(options: EnvoyOptions) -> dict[str, Any]:
             },
             "http_protocol_options": {"accept_http_10": True, "default_host_for_http_10": "localhost"},
             "http2_protocol_options": {
-                "max_concurrent_streams": options.max_connection_streams,
+                "max_concurrent_streams": options.limits.max_connection_streams,
                 "max_header_field_size_kb": headers,
                 "initial_stream_window_size": _STREAM_WINDOW,
                 "initial_connection_window_size": _CONNECTION_WINDOW,
@@ -308,26 +290,26 @@ def _python(options: EnvoyOptions) -> dict[str, Any]:
     }
 
 
-def downstream_tls(tls: Tls) -> dict[str, Any]:
+def downstream_tls(tls: ServerTlsValues) -> dict[str, Any]:
     """The transport socket of a listener."""
     common: dict[str, Any] = {
         "alpn_protocols": ["h2", "http/1.1"],
         "tls_params": {"tls_minimum_protocol_version": "TLSv1_2"},
         "tls_certificates": [
             {
-                "certificate_chain": {"filename": str(tls.certificate)},
-                "private_key": {"filename": str(tls.key)},
+                "certificate_chain": {"filename": tls.certificate},
+                "private_key": {"filename": tls.key or tls.certificate},
             }
         ],
     }
-    if tls.clients is not None:
-        common["validation_context"] = {"trusted_ca": {"filename": str(tls.clients)}}
+    if tls.client_ca:
+        common["validation_context"] = {"trusted_ca": {"filename": tls.client_ca}}
     return {
         "name": "envoy.transport_sockets.tls",
         "typed_config": {
             "@type": _TLS + "DownstreamTlsContext",
             "common_tls_context": common,
-            "require_client_certificate": tls.clients is not None and tls.required,
+            "require_client_certificate": bool(tls.client_ca) and tls.cert_reqs == "required",
         },
     }
 

@@ -20,7 +20,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from a2a_bridge.cli.envoy.bootstrap import Tls, downstream_tls
+from a2a_bridge.cli.envoy.bootstrap import downstream_tls
+from a2a_bridge.core.option_classes import ServerTlsValues
 
 _TYPE = "type.googleapis.com/"
 _HTTP = _TYPE + "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
@@ -86,7 +87,7 @@ class FrontOptions:
     agents: tuple[FrontAgent, ...] = ()
     #: path of the public URL, which replicas do not have; empty: none
     path: str = ""
-    tls: Tls | None = None
+    tls: ServerTlsValues | None = None
     #: None: replicas speak plain text
     replica_tls: ReplicaTls | None = None
     #: of callers; 0: no limit

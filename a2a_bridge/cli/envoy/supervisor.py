@@ -65,8 +65,8 @@ class Handover:
             stop,
             options.admin,
             options.tls is not None,
-            options.trusts_proxies,
-            options.tls is not None and options.tls.clients is not None,
+            bool(options.limits.trust_forwarded),
+            options.tls is not None and bool(options.tls.client_ca),
         )
 
     def write(self) -> str:

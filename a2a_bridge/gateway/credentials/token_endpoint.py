@@ -22,7 +22,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 from cachetools import LRUCache
@@ -31,12 +31,10 @@ from a2a_bridge.auth.key_set import Endpoint, endpoint, fetch_options, json_obje
 from a2a_bridge.bindings.binding import Fetched, http_post
 from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.option_classes import ClientMethod
 from a2a_bridge.gateway.destinations import place_of
 
 _log = logging.getLogger("a2a_bridge.gateway")
-
-#: how a client proves its identity: `client_secret_basic`, `client_secret_post`, or as the issuer says
-ClientMethod = Literal["", "basic", "post"]
 
 #: seconds for one request
 _TIMEOUT = 10.0
