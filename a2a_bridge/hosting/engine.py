@@ -264,7 +264,9 @@ class Engine:
             raise
         except ExecutorError as error:
             raise broken_protocol_error(f"the agent broke the protocol: {error}") from None
-        except (Exception, SystemExit) as error:  # `sys.exit` in an agent must not end the server
+        except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # also `sys.exit`, which must not end the server
             if limit is not None and limit.expired():
                 raise too_late(TOO_LONG.format(seconds)) from None
             log.exception("the agent failed to answer a message")

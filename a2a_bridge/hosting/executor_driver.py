@@ -168,11 +168,11 @@ class ExecutorDriver:
                     )
             case OwnershipLostError():
                 raise error
-            case Exception() | SystemExit():  # `sys.exit` in an agent must not end the server
+            case KeyboardInterrupt() | GeneratorExit():
+                raise error
+            case _:  # also `sys.exit`, which must not end the server, and groups with other exceptions
                 log.error("the executor of task %s failed", task_id, exc_info=error)
                 self._fail(send, CRASHED, internal_error())
-            case _:
-                raise error
 
     def _executor_events(self, send: PendingSend) -> AsyncIterator[Event]:
         engine = self._engine
@@ -271,7 +271,7 @@ class ExecutorDriver:
             work.result()
         except (A2AError, OwnershipLostError):
             raise
-        except (Exception, asyncio.CancelledError):
+        except BaseException:  # noqa: BLE001  the end of another asyncio task, not of this one
             log.exception(
                 "canceling task %s: the executor's cancel failed; its run is stopped", self._live.task_id
             )

@@ -356,7 +356,11 @@ async def a_while() -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+class Foreign(BaseException):
+    """As the exceptions with which other concurrency libraries cancel."""
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, Foreign])
 async def test_a_cancel_that_crashes_cancels_all_the_same(
     error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:

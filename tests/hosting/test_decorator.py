@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
 from typing import Annotated, Any, Optional
 
@@ -257,10 +257,18 @@ async def test_errors_of_the_protocol_reach_the_caller_or_fail_the_task(task: bo
             await Talk(rejecting).send("x")
 
 
-@pytest.mark.parametrize("error", [ValueError, SystemExit])
+class Foreign(BaseException):
+    """As the exceptions with which other concurrency libraries cancel."""
+
+
+def group(text: str) -> BaseException:
+    return BaseExceptionGroup(text, [Foreign(text)])
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, Foreign, group])
 @pytest.mark.parametrize("kind", ["direct", "task", "generator"])
 async def test_other_errors_say_nothing(
-    kind: str, error: type[BaseException], caplog: pytest.LogCaptureFixture
+    kind: str, error: Callable[[str], BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def function(_: str) -> str:
         raise error("a secret of the agent")
