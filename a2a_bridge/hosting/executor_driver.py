@@ -271,7 +271,7 @@ class ExecutorDriver:
             work.result()
         except (A2AError, OwnershipLostError):
             raise
-        except BaseException:  # noqa: BLE001  the end of another asyncio task, not of this one
+        except BaseException:  # the end of another asyncio task, not of this one
             log.exception(
                 "canceling task %s: the executor's cancel failed; its run is stopped", self._live.task_id
             )

@@ -41,6 +41,11 @@ class Executor(AgentExecutor):
         if text == "crash":
             raise ValueError("a secret")
         context.add_activated_extension("urn:x")
+        if text == "message and more":
+            await event_queue.enqueue_event(new_agent_text_message("the answer"))
+            await event_queue.enqueue_event(new_agent_text_message("another"))
+            await TaskUpdater(event_queue, context.task_id, context.context_id).complete()
+            return
         if context.current_task is None:
             await event_queue.enqueue_event(new_task(context.message))
         updater = TaskUpdater(event_queue, context.task_id, context.context_id)
@@ -48,6 +53,15 @@ class Executor(AgentExecutor):
             await updater.update_status(
                 types.TaskState.input_required, new_agent_text_message("what?"), final=True
             )
+            return
+        if text.startswith("message after"):
+            if text == "message after question":
+                await updater.update_status(types.TaskState.input_required)
+            elif text == "message after end":
+                await updater.complete()
+            else:
+                await updater.start_work()
+            await event_queue.enqueue_event(new_agent_text_message("the answer"))
             return
         child = event_queue.tap()
         for number in range(100):
@@ -76,6 +90,19 @@ async def main() -> None:
         assert await error_of(peer.send("reject")) == ("INVALID_PARAMS", "no city")
         assert (await error_of(peer.send("unnamed")))[0] == "INTERNAL_ERROR"
         assert await error_of(peer.send("crash")) == ("INTERNAL_ERROR", "Internal error")
+        direct = await peer.send("message and more")
+        assert (direct.text, direct.task) == ("the answer", None)
+        for text, state, told in (
+            ("message after work", "completed", "the answer"),
+            ("message after end", "completed", ""),
+        ):
+            answer = await peer.send(text)
+            assert (answer.state, answer.text) == (state, told), text
+        asking = await peer.send("message after question")
+        assert asking.state == "input-required"
+        went_on = await peer.send("go", task=asking.task)
+        texts = [one.parts[0].text for one in went_on.task.history]
+        assert texts == ["message after question", "the answer", "go"]
         asked = await peer.send("ask", context=context)
         assert (asked.text, asked.state) == ("what?", "input-required")
         assert context.reply["a2a-extensions"] == "urn:x"

@@ -13,9 +13,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, Self
 
-from a2a_bridge.core.errors import Reason, internal_error
+from a2a_bridge.core.errors import A2AError, Reason, internal_error
 from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.hosting.executor import Event, Run
 from a2a_bridge.hosting.sdk.types import SdkTypes, installed_types
@@ -40,6 +40,7 @@ class EventBuffer:
     def __init__(self, task_id: str) -> None:
         self.events: deque[Any] = deque()
         self.closed = False
+        self._loop = asyncio.get_running_loop()
         self._task_id = task_id
         self._warned = False
         self._reader: asyncio.Future[None] | None = None
@@ -48,18 +49,39 @@ class EventBuffer:
         self._children: list[Any] = []
 
     async def enqueue_event(self, event: Any) -> None:
-        """Adds an event, and waits while the buffer is full."""
+        """Adds an event, and waits while the buffer is full. Event loops of other threads may call it, too,
+        as with the queue of the SDK's server.
+        """
         if self.closed:
             self._warn()
             return
         self.events.append(event)
-        self.wake()
+        is_own = asyncio.get_running_loop() is self._loop
+        if is_own:
+            self.wake()
+        else:
+            self._loop.call_soon_threadsafe(self.wake)
         for child in self._children:
             await child.enqueue_event(event)
+        if len(self.events) < _AHEAD:
+            return
+        if is_own:
+            await self._room()
+        else:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._room(), self._loop))
+
+    async def _room(self) -> None:
+        """Waits while the buffer is full."""
         while len(self.events) >= _AHEAD and not self.closed:
-            writer = asyncio.get_running_loop().create_future()
+            writer = self._loop.create_future()
             self._writers.append(writer)
             await writer
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     def is_closed(self) -> bool:
         """True if no more events are taken."""
@@ -74,7 +96,7 @@ class EventBuffer:
 
     async def changed(self) -> None:
         """Waits for an event, or for `wake`. For one reader."""
-        self._reader = asyncio.get_running_loop().create_future()
+        self._reader = self._loop.create_future()
         try:
             await self._reader
         finally:
@@ -135,6 +157,8 @@ class SdkExecutor:
                     event = types.event(events.popleft(), run)
                     if queue._writers and len(events) * 2 <= _AHEAD:  # noqa: SLF001
                         queue.release()
+                    if event is not None and types.message_is_end:
+                        event = _before_end(event, state, run)
                     if event is None:
                         continue
                     if not isinstance(event, hub.TaskArtifactUpdateEvent):
@@ -179,10 +203,11 @@ class SdkExecutor:
         error = self._types.error(raised)
         if error is None:
             return raised
-        if self._mask and error.reason is Reason.INTERNAL_ERROR:
+        fails_task = begun and not isinstance(run.request, hub.CancelTaskRequest)
+        if self._mask and (fails_task or error.reason is Reason.INTERNAL_ERROR):
             log.error("the executor of task %s failed", run.task_id, exc_info=raised)
-            return internal_error()
-        if begun and not isinstance(run.request, hub.CancelTaskRequest):
+            return A2AError(Reason.INTERNAL_ERROR, MASKED) if fails_task else internal_error()
+        if fails_task:
             log.warning(
                 "task %s: the executor raised %s after its task began: the task fails with the text, where"
                 " the SDK's server gives the caller the error. Raise it before the first event, or enqueue a"
@@ -209,6 +234,22 @@ async def _work(call: _Call, context: Any, queue: Any) -> None:
     except (SystemExit, GeneratorExit) as error:
         # They would end the event loop from an asyncio task, and the generator of the events.
         raise RuntimeError(f"the executor raised {type(error).__name__}") from error
+
+
+def _before_end(event: Event, state: Any, run: Run) -> Event | None:
+    """An event where the first message is the end of a run: nothing after a message, and a message after a
+    task as its status, because a message cannot follow a task in the protocol.
+    """
+    if state == _MESSAGE:
+        log.warning("task %s: an event after a direct message is dropped", run.task_id)
+        return None
+    if state < 0 or not isinstance(event, hub.Message):
+        return event
+    event.task_id = run.task_id
+    made = hub.TaskStatusUpdateEvent(task_id=run.task_id, context_id=run.context_id)
+    made.status.state = hub.TASK_STATE_COMPLETED if state in RUNNING else state
+    made.status.message.CopyFrom(event)
+    return made
 
 
 def _note_end(run: Run, state: int) -> None:

@@ -29,6 +29,8 @@ class SdkTypes(Protocol):
 
     #: the base class of the queues that executors get
     queue: type[Any]
+    #: True if the SDK's server answers with the first message of a run, also after a task, and drops the rest
+    message_is_end: bool
 
     def request_context(self, run: Run, related: list[hub.Task]) -> Any:
         """The SDK's RequestContext of a run. related: the tasks that the message refers to."""

@@ -30,6 +30,7 @@ class TypesV03:
     """See `SdkTypes`. As in the SDK's server, the task of a context has the message that began the run."""
 
     queue = EventQueue
+    message_is_end = True
 
     def request_context(self, run: Run, related: list[hub.Task]) -> Any:
         request = None

@@ -33,6 +33,7 @@ class TypesV1:
     """See `SdkTypes`."""
 
     queue = EventQueue
+    message_is_end = False
 
     def request_context(self, run: Run, related: list[hub.Task]) -> Any:
         request = None
