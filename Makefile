@@ -14,7 +14,7 @@ PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 4
 # Arguments of the programs behind `acts`, `cli`, `cluster`, `crash`, `frameworks`, `sdks`, `soak` and `tck`.
 ARGS ?=
-SOURCES := a2a_bridge transports tools adapters proto tests benchmarks examples
+SOURCES := a2a_bridge transports tools adapters proto release tests benchmarks examples
 # Folders that do not exist yet are not an error.
 PRESENT = $(wildcard $(SOURCES))
 
@@ -26,7 +26,7 @@ MAKEFLAGS += --no-print-directory
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help install browser demo test test-quick test-tools check bench generate checkgenerate format checkformat lint breaking types layers \
-	docs pictures dist compat interpreters lock clean peers matrix cli frameworks sdks acts tck crash soak cluster
+	docs pictures release compat interpreters lock clean peers matrix cli frameworks sdks acts tck crash soak cluster
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -196,10 +196,16 @@ pictures: install peers ## take the pictures of the playground's page in docs/ a
 	PLAYGROUND_PICTURES=docs/pictures $(BIN)/python -m pytest -q tests/tools/playground/test_page.py \
 		tests/tools/playground/test_page_gateway.py
 
-# The date of the last commit makes two builds of one commit equal; without git it is a date for all.
-dist: install ## build the wheel and the source distribution into dist/
-	rm -rf dist
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1580601600) $(BIN)/hatchling build
+# Minutes: about five on one Python. The environments get their packages from the registry.
+release: install $(BUILD)/release/.locked ## build, check and try a release in dist/ (ARGS: see release/__main__.py)
+	$(BIN)/python -m release $(ARGS)
+
+$(BUILD)/release/.locked: release/requirements.lock | $(VENV)/.locked
+	@echo "installing $< into $(@D)"
+	@rm -rf $(@D)
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
 
 compat: install ## the unit suite on the oldest, the middle and the newest protobuf
 	$(BIN)/python tests/compat.py
@@ -220,6 +226,7 @@ lock: $(PEERS:%=lock-%) ## resolve all locks anew (UPGRADE=1: to the newest vers
 	$(COMPILE) --constraint requirements.lock $(IMAGE_EXTRAS:%=--extra %) pyproject.toml \
 		--output-file deploy/requirements.lock
 	$(COMPILE) --constraint requirements.lock deploy/build.in --output-file deploy/build.lock
+	$(COMPILE) --constraint requirements.lock release/requirements.in --output-file release/requirements.lock
 
 lock-%: $(BUILD)/uv/bin/uv
 	$(COMPILE) requirements-peers/$*.in --output-file requirements-peers/$*.lock

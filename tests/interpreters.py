@@ -18,6 +18,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".build" / "interpreters"
 
+#: the folders of our distributions
+OURS = (".", "tools", "adapters")
+
 #: minor versions of Python 3 that are tried; requirements.lock has wheels for them
 SUPPORTED = range(11, 14)
 
@@ -53,18 +56,16 @@ def environment(minor: int, program: Path) -> Path:
     """Makes the environment of one interpreter, or finds it as it should be; returns its Python."""
     folder = FOLDER / f"3.{minor}"
     python, stamp = folder / "bin" / "python", folder / "requirements.lock"
-    lock = (ROOT / "requirements.lock").read_bytes() + (ROOT / "pyproject.toml").read_bytes()
-    lock += (ROOT / "tools" / "pyproject.toml").read_bytes()
+    made_of = ("requirements.lock", *(f"{one}/pyproject.toml" for one in OURS))
+    lock = b"".join((ROOT / name).read_bytes() for name in made_of)
     if not stamp.exists() or stamp.read_bytes() != lock:
         print(f"making {folder.relative_to(ROOT)}", flush=True)
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([str(program), "-m", "venv", str(folder)], check=True)
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "--require-hashes", "-r", str(ROOT / "requirements.lock")], check=True)
-        subprocess.run(
-            [*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT), "-e", str(ROOT / "tools")],
-            check=True,
-        )
+        editable = [word for one in OURS for word in ("-e", str(ROOT / one))]
+        subprocess.run([*pip, "--no-deps", "--no-build-isolation", *editable], check=True)
         stamp.write_bytes(lock)
     return python
 

@@ -41,8 +41,7 @@ def wanted_here() -> list[str]:
         metadata["project"]["dependencies"],
         *metadata["project"]["optional-dependencies"].values(),
         *metadata["dependency-groups"].values(),
-        tools["project"]["dependencies"],
-        adapters["project"]["dependencies"],
+        adapters["project"]["optional-dependencies"]["fronts"],
     ]
     ours = {one["project"]["name"] for one in (metadata, tools, adapters)}
     return sorted({line for group in groups for line in group if Requirement(line).name not in ours})

@@ -18,7 +18,7 @@ PROMISED = [
     "types",
     "layers",
     "docs",
-    "dist",
+    "release",
     "clean",
     "compat",
     "interpreters",

@@ -23,25 +23,8 @@ MOST = 25
 #: packages of `server`
 SERVER = {"alembic", "prometheus_client", "pydantic_settings", "rich", "sqlalchemy", "typer"}
 
-ADAPTER = """
-import asyncio
-from a2a_bridge import Agent, connect, interface, serve
-
-class Echo:
-    async def execute(self, run):
-        yield run.reply(run.text)
-
-async def main():
-    agent = Agent(Echo(), name="echo", description="d")
-    bindings = [interface("JSONRPC", "http://127.0.0.1:0/rpc"), interface("HTTP+JSON", "http://127.0.0.1:0/v1"),
-                interface("GRPC", "127.0.0.1:0")]
-    async with serve(agent, bindings) as server:
-        for one in server.card.supported_interfaces:
-            async with connect(server.card, binding=one.protocol_binding) as peer:
-                print(one.protocol_binding, (await peer.send("hello")).message.parts[0].text)
-
-asyncio.run(main())
-"""
+#: an agent on every binding, and a call over each
+SMOKE = ROOT / "release" / "smoke.py"
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +100,7 @@ def test_the_base_has_few_packages() -> None:
 
 def test_an_adapter_works_in_the_base(base: Path, tmp_path: Path) -> None:
     assert importable(base, SERVER | {"a2a_bridge_tools"}, tmp_path) == set()
-    done = code(base, ADAPTER, tmp_path)
+    done = run(base / "python", SMOKE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["JSONRPC hello", "HTTP+JSON hello", "GRPC hello"]
 
@@ -245,11 +228,16 @@ def test_the_fronts_have_their_packages(fronts: Path, tmp_path: Path) -> None:
             refused.value.close()
 
 
-def test_both_distributions_have_one_version() -> None:
-    bridge, tools = pyproject()["project"], pyproject("tools")["project"]
-    assert tools["version"] == bridge["version"]
-    assert f"{tools['name']}=={tools['version']}" in bridge["optional-dependencies"]["tools"]
-    assert f"{bridge['name']}[server]=={bridge['version']}" in tools["dependencies"]
+def test_all_distributions_have_one_version(wheels: dict[str, Path]) -> None:
+    bridge = pyproject()["project"]
+    version = bridge["version"]
+    for name, requirement in (
+        (environments.TOOLS, f"{bridge['name']}[server]=={version}"),
+        (environments.ADAPTERS, f"{bridge['name']}=={version}"),
+    ):
+        (metadata,) = importlib.metadata.distributions(path=[str(wheels[name])])
+        assert metadata.version == version
+        assert [one for one in metadata.requires or () if "extra ==" not in one] == [requirement]
 
 
 def test_the_extra_all_has_every_other_extra() -> None:

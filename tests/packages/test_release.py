@@ -1,0 +1,84 @@
+"""What `make release` makes, and what it rejects; its trial of installations needs a registry, and is no test."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from release.__main__ import notes_of
+from release.trial import FailedError
+from tests.architecture.repository import ROOT, run
+from tests.packages import environments
+
+pytestmark = pytest.mark.process
+
+CHANGELOG = """# Changelog
+
+## [Unreleased]
+
+- next
+
+## [0.2.0] - 2026-01-01
+
+### Added
+
+- this
+
+## [0.1.0] - 2025-01-01
+
+- that
+"""
+
+
+def test_the_notes_are_the_section_of_the_version() -> None:
+    assert notes_of("0.2.0", CHANGELOG, final=True) == "# a2a-transport-bridge 0.2.0\n\n### Added\n\n- this\n"
+    assert notes_of("0.1.0", CHANGELOG, final=True) == "# a2a-transport-bridge 0.1.0\n\n- that\n"
+
+
+def test_before_the_release_the_notes_are_those_of_unreleased() -> None:
+    assert notes_of("0.3.0", CHANGELOG, final=False) == "# a2a-transport-bridge 0.3.0\n\n- next\n"
+    with pytest.raises(FailedError, match=r"no section \[0\.3\.0\]"):
+        notes_of("0.3.0", CHANGELOG, final=True)
+    with pytest.raises(FailedError, match=r"says nothing of 0\.3\.0"):
+        notes_of("0.3.0", "# Changelog\n", final=False)
+
+
+@pytest.mark.parametrize("name", environments.OURS)
+def test_a_wheel_from_the_source_distribution_is_that_of_the_repository(name: str, tmp_path: Path) -> None:
+    """So the source distribution is complete, and two builds are equal."""
+    source = environments.OURS[name]
+    done = run(sys.executable, "-m", "hatchling", "build", "-d", tmp_path / "first", cwd=source)
+    assert done.returncode == 0, done.stderr
+    (archive,) = (tmp_path / "first").glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        opened.extractall(tmp_path, filter="data")
+    unpacked = tmp_path / archive.name.removesuffix(".tar.gz")
+    again = run(
+        sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "again", cwd=unpacked
+    )
+    assert again.returncode == 0, again.stderr
+    first, second = ((tmp_path / folder).glob("*.whl") for folder in ("first", "again"))
+    assert [digest(path) for path in first] == [digest(path) for path in second] != []
+
+
+def test_each_distribution_has_the_licence() -> None:
+    texts = {(folder / "LICENSE").read_bytes() for folder in environments.OURS.values()}
+    assert len(texts) == 1
+
+
+def test_a_final_release_is_a_tagged_commit(tmp_path: Path) -> None:
+    """In a clone: the state of this repository does not matter."""
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+    done = run(sys.executable, "-m", "release", "--final", cwd=clone)
+    assert done.returncode == 1
+    assert "rename [Unreleased]" in done.stderr
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
