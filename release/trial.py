@@ -161,7 +161,7 @@ def try_demo(made: Environment, work: Path) -> None:
     made.run("pip", "install", "--quiet", "--disable-pip-version-check", *peers, cwd=work)
     print(made.run("python", "demo.py", cwd=work / "examples").splitlines()[-1])
     with serving(made, "serve", "examples/echo_agent.py", cwd=work) as address:
-        expect("hello", made.run("a2a-bridge", "send", address, "hello", cwd=work))
+        expect("hello", made.run("a2a-bridge", "send", "-a", address, "hello", cwd=work))
 
 
 def try_fronts(made: Environment, work: Path) -> None:

@@ -14,7 +14,17 @@ from tests.patience import PATIENCE
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 #: Folders with Python source of ours.
-SOURCES = ("a2a_bridge", "transports", "tools", "adapters", "proto", "release", "tests", "benchmarks", "examples")
+SOURCES = (
+    "a2a_bridge",
+    "transports",
+    "tools",
+    "adapters",
+    "proto",
+    "release",
+    "tests",
+    "benchmarks",
+    "examples",
+)
 #: those that users install
 PRODUCT = ("a2a_bridge", "transports", "tools", "adapters")
 #: The output of proto/generate.py and proto/models.py.
