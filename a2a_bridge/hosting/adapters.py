@@ -87,13 +87,7 @@ _FUNCTION = "call it in a function with @agent, and give that"
 KNOWN = (
     Framework("LangGraph", "langgraph", "langgraph", "give the graph that its `compile()` returns"),
     Framework("Pydantic AI", "pydantic_ai", "pydantic-ai", "give an Agent"),
-    Framework(
-        "Google ADK",
-        "google.adk",
-        instead=_EXECUTOR.format(
-            "google.adk.a2a.executor.a2a_agent_executor.A2aAgentExecutor(runner=runner)"
-        ),
-    ),
+    Framework("Google ADK", "google.adk", "google-adk", "give an agent, a Workflow, an App or a Runner"),
     Framework("the OpenAI Agents SDK", "agents", "openai-agents", "give an Agent", shows="Runner"),
     Framework(
         "Strands Agents",

@@ -47,4 +47,12 @@ class FrameworkAdapter:
 
 LANGGRAPH = FrameworkAdapter("langgraph.pregel", module="langgraph", extra="langgraph")
 PYDANTIC_AI = FrameworkAdapter("pydantic_ai.agent", module="pydantic_ai", extra="pydantic-ai")
+GOOGLE_ADK = FrameworkAdapter(
+    "google.adk.agents.base_agent",
+    "google.adk.apps.app",
+    "google.adk.runners",
+    "google.adk.workflow._workflow",
+    module="google_adk",
+    extra="google-adk",
+)
 OPENAI_AGENTS = FrameworkAdapter("agents.agent", module="openai_agents", extra="openai-agents")

@@ -53,12 +53,15 @@ class OpenCall:
     approval: bool = False
     #: False if the arguments of an approved call are those of the agent only
     changeable: bool = True
+    #: a text of the tool for the people who decide
+    hint: str = ""
 
     @property
     def text(self) -> str:
         """The call for people."""
         if self.approval:
-            return f"The agent asks to call {self.name} with {_text(self.value)}. Answer yes or no."
+            asks = f"The agent asks to call {self.name} with {_text(self.value)}. Answer yes or no."
+            return f"{self.hint} {asks}" if self.hint else asks
         if self.name:
             return f"The agent asks for the result of {self.name} with {_text(self.value)}."
         return _text(self.value)

@@ -12,10 +12,13 @@ FAKES = Path(__file__).parent / "fakes"
 #: the packages of the stand-ins, and the modules that import them
 NAMES = (
     "agents",
+    "google.adk",
+    "google.genai",
     "langchain_core",
     "langgraph",
     "pydantic_ai",
     "a2a_bridge_adapters.langgraph",
+    "a2a_bridge_adapters.google_adk",
     "a2a_bridge_adapters.openai_agents",
     "a2a_bridge_adapters.pydantic_ai",
 )

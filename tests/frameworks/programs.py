@@ -104,6 +104,7 @@ class Adapted:
 ADAPTED = (
     Adapted("langgraph", "LangGraph", "langgraph", "langgraph_graph.py:graph", ("langchain",)),
     Adapted("pydantic-ai", "Pydantic AI", "pydantic-ai-slim", "pydantic_ai_agent.py:agent"),
+    Adapted("google-adk", "Google ADK", "google-adk", "google_adk.py:root_agent"),
     Adapted(
         "openai-agents",
         "OpenAI Agents SDK",

@@ -164,10 +164,10 @@ FRAMEWORKS = {
     "langgraph.graph.state": "langgraph",
     "pydantic_ai.agent": "pydantic-ai",
     "agents.agent": "openai-agents",
+    "google.adk.agents.llm_agent": "google-adk",
 }
 
 WITHOUT = {
-    "google.adk.agents.llm_agent": r"Google ADK, .*A2aAgentExecutor\(",
     "strands.agent.agent": r"Strands Agents, .*StrandsA2AExecutor\(",
     "agent_framework._agents": r"Microsoft Agent Framework, .*A2AExecutor\(",
     "crewai.crew": r"CrewAI, .*function with @agent",

@@ -1,0 +1,256 @@
+"""The adapter of Google ADK over a stand-in of its interface (fakes/google). Real agents: `make frameworks`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from a2a_bridge import Agent, connect, serve
+from a2a_bridge.ext import NoAgentError, ServeOptions, hub
+from a2a_bridge.testing.each import each
+from tests.adapters.checked import faults
+
+pytestmark = pytest.mark.usefixtures("fakes")
+
+
+def scripted(**members: Any) -> Any:
+    from google.adk.agents import BaseAgent
+
+    return BaseAgent(**members)
+
+
+def event(*parts: Any, author: str = "scripted", **members: Any) -> Any:
+    from google.adk.events import Event
+    from google.genai import types
+
+    return Event(author, types.Content("model", list(parts)), **members)
+
+
+def text(words: str) -> Any:
+    from google.genai import types
+
+    return types.Part(text=words)
+
+
+async def test_every_check(tmp_path: Path) -> None:
+    assert await faults(scripted(), tmp_path) == {}
+
+
+async def test_a_tool_without_a_payload_takes_no_other_arguments(tmp_path: Path) -> None:
+    refuses = ("approval with other arguments",)
+    assert await faults(scripted(payload=False), tmp_path, refuses) == {}
+
+
+def test_an_object_that_is_no_agent_is_named() -> None:
+    from google.adk.agents.run_config import RunConfig
+
+    with pytest.raises(NoAgentError, match=r"type RunConfig is an object of Google ADK, .*: give an agent,"):
+        Agent.of(RunConfig())
+    thing = type("Odd", (), {"__module__": "google.adk.workflow._workflow"})()
+    with pytest.raises(TypeError, match="Odd is no agent, Workflow, App or Runner"):
+        Agent.of(thing)
+
+
+async def test_an_app_and_a_runner_are_agents_and_text_is_streamed_by_default() -> None:
+    from google.adk.agents.run_config import RunConfig, StreamingMode
+    from google.adk.apps import App
+    from google.adk.runners import InMemorySessionService, Runner
+
+    root = scripted(name="desk", description="Keeps the desk.")
+    runner = Runner(app_name="office", agent=root, session_service=InMemorySessionService())
+    config = RunConfig()
+    for thing, options in ((App("office", root), {}), (runner, {"run_config": config})):
+        agent = Agent.of(thing, **options)
+        assert (agent.card.name, agent.card.description) == ("desk", "Keeps the desk.")
+        async with connect(agent) as peer:
+            assert (await peer.send("hi")).text == "heard hi"
+    assert runner.run_configs == [config]
+    used = Agent.of(root).executor._config  # type: ignore[attr-defined]
+    assert used.streaming_mode is StreamingMode.SSE
+
+
+async def told(thing: Any, message: str = "go") -> tuple[str, list[Any]]:
+    """The state of a task, and the content of each artifact."""
+    from a2a_bridge_adapters.content import json_of
+
+    async with connect(Agent.of(thing)) as peer:
+        reply = await peer.send(message)
+    assert reply.task is not None
+    return reply.state, [
+        json_of(one.parts[0]) if one.parts[0].HasField("data") else "".join(part.text for part in one.parts)
+        for one in reply.task.artifacts
+    ]
+
+
+async def test_agents_that_speak_at_once_have_artifacts_of_their_own() -> None:
+    events = [
+        event(text("a1 "), author="a", partial=True),
+        event(text("b1 "), author="b", partial=True),
+        event(text("a2"), author="a", partial=True),
+        event(text("a1 a2"), author="a"),
+        event(text("b2"), author="b", partial=True),
+        event(text("b1 b2"), author="b"),
+        event(text("whole"), author="a"),
+    ]
+    assert await told(scripted(events={"go": events})) == ("completed", ["a1 a2", "b1 b2", "whole"])
+
+
+async def test_the_output_of_a_schema_is_data_and_its_json_is_no_text() -> None:
+    inner = scripted(name="inner", output_schema=dict)
+    events = [
+        event(text('{"city": '), author="inner", partial=True),
+        event(text('{"city": "Oslo"}'), author="inner", output={"city": "Oslo"}),
+    ]
+    found = await told(scripted(sub_agents=[inner], events={"go": events}))
+    assert found == ("completed", [{"city": "Oslo"}])
+
+
+@each(
+    ("outputs", "found"),
+    [
+        ([{"length": 3}], [{"length": 3}]),
+        ([{"length": 3}, "three"], ["three"]),
+        ([{"length": 3}, None], ["spoken"]),
+    ],
+)
+async def test_the_last_output_of_a_workflow_is_told_unless_text_follows(
+    outputs: list[Any], found: list[Any]
+) -> None:
+    events = [event(text("spoken")) if one is None else event(output=one) for one in outputs]
+    node = scripted(edges=[], events={"go": events})
+    assert await told(node) == ("completed", found)
+
+
+@each(
+    ("last", "state"),
+    [
+        ({}, "completed"),
+        ({"error_code": "SAFETY", "error_message": "a secret"}, "failed"),
+    ],
+)
+async def test_an_error_of_the_model_at_the_end_fails_the_task(last: Any, state: str) -> None:
+    events = [event(text("begun"), error_code="MAX_TOKENS"), event(**last)]
+    assert await told(scripted(events={"go": events})) == (state, ["begun"])
+
+
+async def test_a_request_for_credentials_fails_the_task_and_shows_no_secret() -> None:
+    from google.genai import types
+
+    secret = types.FunctionCall("adk_request_credential", {"clientSecret": "a secret"}, "1")
+    events = [event(types.Part(function_call=secret), long_running_tool_ids={"1"})]
+    async with connect(Agent.of(scripted(events={"go": events}))) as peer:
+        reply = await peer.send("go")
+        assert reply.state == "failed"
+        assert reply.task is not None
+        assert "secret" not in str(reply.task)
+        assert (await peer.send("hello", context_id=reply.task.context_id)).text == "heard hello"
+
+
+async def test_calls_of_a_turn_that_failed_get_a_result_before_the_next_one() -> None:
+    from google.genai import types
+
+    from a2a_bridge_adapters.google_adk import denials
+    from a2a_bridge_adapters.questions import ABANDONED
+
+    def part(name: str, call_id: str) -> Any:
+        return types.Part(function_call=types.FunctionCall(name, {}, call_id))
+
+    def result(call_id: str) -> Any:
+        return types.Part(function_response=types.FunctionResponse(call_id, "", {}))
+
+    events = [
+        event(part("done", "1"), part("crashed", "2"), invocation_id="a", branch="b"),
+        event(result("1"), invocation_id="a"),
+        event(part("waits", "3"), invocation_id="a", long_running_tool_ids={"3"}),
+        event(result("3"), invocation_id="a"),
+        event(part("adk_request_confirmation", "4"), invocation_id="a", long_running_tool_ids={"4"}),
+        event(part("waits", "5"), invocation_id="a", long_running_tool_ids={"5"}),
+        event(result("5"), author="user", invocation_id="a"),
+        event(part("again", "1"), invocation_id="c"),
+    ]
+    made = denials(events)
+    found = {one.id: one.response for made_one in made for one in made_one.get_function_responses()}
+    assert found.keys() == {"1", "2", "3", "4"}
+    assert (found["3"], found["4"]) == ({"error": ABANDONED}, {"confirmed": False})
+    assert found["1"] == found["2"] == {"error": "The call did not come to its end."}
+    assert {(one.author, one.invocation_id) for one in made} == {("user", "a"), ("user", "c")}
+    assert made[0].branch == "b"
+    assert denials([*events, *made]) == []
+
+
+@each(
+    ("part", "kind", "media_type"),
+    [
+        (hub.Part(url="https://x.example/a.png"), "file_data", "image/png"),
+        (hub.Part(raw=b"x", filename="a.pdf"), "inline_data", "application/pdf"),
+    ],
+)
+def test_files_as_content(part: hub.Part, kind: str, media_type: str) -> None:
+    from a2a_bridge_adapters.google_adk import content_of, file_of
+
+    made = content_of(part)
+    assert getattr(made, kind).mime_type == media_type
+    part.media_type = media_type
+    assert file_of(made) == part
+
+
+def test_a_text_is_a_file_only_if_it_was_saved() -> None:
+    from a2a_bridge_adapters.google_adk import file_of
+
+    assert file_of(text("a")) is None
+    assert file_of(text("a"), "a.txt") == hub.Part(raw=b"a", media_type="text/plain", filename="a.txt")
+
+
+def test_the_user_id_of_a_caller_is_its_name_or_a_digest() -> None:
+    from a2a_bridge_adapters.conversations import ConversationKey
+    from a2a_bridge_adapters.google_adk import user_of
+
+    assert user_of(ConversationKey("", "ann@x.example", "c")) == "ann@x.example"
+    digests = {
+        user_of(ConversationKey(tenant, name, "c"))
+        for tenant, name in (
+            ("", ""),
+            ("t", "ann"),
+            ("", ".."),
+            ("", "a/b"),
+            ("", "a" * 129),
+            ("", "0" * 64),
+            ("", "a\n"),
+        )
+    }
+    assert len(digests) == 7
+    assert all(len(one) == 64 and one != "0" * 64 for one in digests)
+    assert user_of(ConversationKey("t", "a", "c")) == user_of(ConversationKey("t", "a", "another"))
+
+
+async def test_the_state_of_a_session_has_the_caller_and_forgotten_sessions_are_deleted() -> None:
+    agent = Agent.of(scripted(), conversations=1)
+    async with connect(agent) as peer:
+        first = (await peer.send("approve")).task
+        assert first is not None
+        runner = agent.executor._runner  # type: ignore[attr-defined]
+        (session,) = runner.session_service.sessions.values()
+        assert session.state["a2a_user"] == ""
+        assert session.state["a2a_context_id"] == first.context_id
+        await peer.send("hello")
+        await peer.send("hello")
+        assert (await peer.send("yes", task=first)).state == "failed"
+        assert len(runner.session_service.sessions) <= 2
+        assert set(runner.artifact_service.deleted) == {"table.csv"}
+
+
+async def test_a_question_outlives_the_process_with_a_session_service_that_does(tmp_path: Path) -> None:
+    from google.adk.runners import InMemorySessionService, Runner
+
+    sessions = InMemorySessionService()  # as a database would be: what both processes share
+    asked: Any = None
+    for again in (False, True):
+        runner = Runner(app_name="office", agent=scripted(), session_service=sessions)
+        options = ServeOptions(store=f"sqlite:///{tmp_path / 'tasks.db'}")
+        async with serve(Agent.of(runner), options=options) as server, connect(server.card) as peer:
+            if again:
+                assert (await peer.send("yes", task=asked)).text == "done: deleted x"
+            else:
+                asked = (await peer.send("approve")).task
