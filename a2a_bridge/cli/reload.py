@@ -1,4 +1,5 @@
-"""New configuration for a running server: on SIGHUP, and with `--reload` when the file changes.
+"""New configuration for a running server: on SIGHUP, and with `--reload` when the file changes. `watch_code`
+looks at the code of an agent in the same way.
 
 Rules:
 1. A file that is not valid changes nothing; one line of the log says why.
@@ -42,6 +43,10 @@ _WHO = frozenset({*options_of(EdgeFlags), "ssl_ca_certs", "ssl_cert_reqs", "forw
 
 #: seconds between two looks at the file
 _PAUSE = 1.0
+#: the same for code, which somebody is working on
+_CODE_PAUSE = 0.25
+#: folders that have no code of the agent
+_NO_CODE = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
 #: intervals in which a file that is shorter than before has to be still
 _STILL_IF_SHORTER = 3
 
@@ -192,19 +197,33 @@ class Reloader:
                 await on_change()
 
 
-class Look:
-    """One look at a file after another, from now on."""
+async def watch_code(folder: Path, on_change: Callable[[], Awaitable[Any]]) -> None:
+    """Calls `on_change` whenever Python files below a folder have changed and are still, until it is
+    cancelled.
 
-    def __init__(self, path: Path) -> None:
+    Folders of environments and hidden folders are left out.
+    """
+    look = Look(folder, _state_of_code)
+    while True:
+        await asyncio.sleep(_CODE_PAUSE)
+        if await asyncio.to_thread(look):
+            await on_change()
+
+
+class Look:
+    """One look at a file after another, from now on. state: reads what is compared."""
+
+    def __init__(self, path: Path, state: Callable[[Path], _State | None] | None = None) -> None:
         self._path = path
-        self._known = self._seen = _state(path)
+        self._state = _state if state is None else state
+        self._known = self._seen = self._state(path)
         #: looks since the last change
         self._still = 0
 
     def __call__(self) -> bool:
         """Whether the file has changed since this was last true, and has been still for long enough."""
         # An editor may remove a file before it writes the new one.
-        now = _state(self._path)
+        now = self._state(self._path)
         self._still = self._still + 1 if now == self._seen else 0
         self._seen = now
         is_new = now is not None and now != self._known and self._still >= self._enough(now)
@@ -231,6 +250,17 @@ def _state(path: Path) -> _State | None:
     except OSError:
         return None
     return _State(found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def _state_of_code(folder: Path) -> _State:
+    """The state of all Python files below a folder, as one number."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _NO_CODE and not name.startswith(".")]
+        paths = (Path(place, name) for name in files if name.endswith(".py"))
+        found += [(str(path), state) for path in paths if (state := _state(path)) is not None]
+    # The size is 0: code that becomes shorter is not half written more often than other code.
+    return _State(hash(tuple(sorted(found))), 0, 0)
 
 
 #: the flags that say how callers are identified

@@ -24,7 +24,7 @@ from a2a_bridge.cli.output import cannot_listen, data, fail, not_opened, print_m
 from a2a_bridge.cli.reading import Reading
 from a2a_bridge.cli.server_flags import LogFormat, LoopKind, ServerFlags, ServerKind
 from a2a_bridge.cli.values import Exit, listen_address
-from a2a_bridge.cli.workers import Worker
+from a2a_bridge.cli.worker import Worker
 from a2a_bridge.core.extras import MissingExtraError, missing_tools
 from a2a_bridge.core.option_classes import HostValues, ServerTlsValues
 from a2a_bridge.core.options import taken
@@ -196,7 +196,8 @@ class Launch(Protocol):
 
 def check_one_process(flags: ServerFlags) -> None:
     """Raises typer.BadParameter if a server with a playground would be more than one process."""
-    if flags.ui and (flags.workers > 1 or flags.server is ServerKind.ENVOY):
+    reloads = flags.reload and flags.config is None
+    if flags.ui and (flags.workers > 1 or flags.server is ServerKind.ENVOY or reloads):
         text = "the playground needs a server of one process; beside this one: a2a-bridge ui URL"
         raise typer.BadParameter(text, param_hint="--ui")
 

@@ -21,7 +21,7 @@ from a2a_bridge.cli.gateway_flags import TaskAccess, UpstreamAuth
 from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.server_flags import ClientCertificate, EdgeFlags, ServerFlags, ServerKind
 from a2a_bridge.cli.values import Exit, file_text, listen_address
-from a2a_bridge.cli.workers import Worker
+from a2a_bridge.cli.worker import Worker
 from a2a_bridge.core.addresses import ListenAddress
 from a2a_bridge.core.option_classes import JwtValues, ServerTlsValues
 from a2a_bridge.core.options import taken, texts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from a2a_bridge.cli.running import check_one_process, launch_of, run_in_envoy_if
 from a2a_bridge.cli.security import note_open
 from a2a_bridge.cli.server_flags import ServeFlags, check_target
 from a2a_bridge.cli.values import use_bridge_key
+from a2a_bridge.cli.worker import Worker
 
 
 @with_flags
@@ -42,24 +44,27 @@ def serve(
     run_in_envoy_if_requested(context, flags)
     from a2a_bridge.cli import loopback_bus, workers
     from a2a_bridge.cli.log_setup import configure_logging
+    from a2a_bridge.cli.output import guard
     from a2a_bridge.cli.running import builtin_or_envoy, reloader_of, run_on, serve_until_signal
 
     configure_logging(flags)
     reloader = reloader_of(context)
-    if workers.is_requested(flags):
-        workers.check_store(flags.store)
-        alone = flags.cluster or not flags.store.startswith("postgresql:")
+    with guard(target or "the program"):
+        code = None if reloader is not None else _watched_code(target, flags)
+    if workers.is_requested(flags, code):
+        if flags.workers > 1:
+            workers.check_store(flags.store)
+        alone = flags.cluster or flags.workers == 1 or not flags.store.startswith("postgresql:")
         bus = "" if alone else loopback_bus.found()
 
         def check(new: ServeFlags) -> None:
             check_one_process(new)
             workers.check_new_store(new.store)
 
-        raise workers.supervise(flags, reloader, bus, check=check)
+        raise workers.supervise(flags, reloader, bus, check=check, code=code)
 
     from a2a_bridge.app import runtime
     from a2a_bridge.cli.advertised import Advertised
-    from a2a_bridge.cli.output import guard
     from a2a_bridge.cli.server_options import load_agent
 
     use_bridge_key(flags.bridge_key)
@@ -71,6 +76,8 @@ def serve(
         return
     with guard(target or "the program"):
         agent, listening = load_agent(target, flags)
+        if (worker := Worker.of_environment()) is not None:
+            worker.wait_turn()
         listening.follow(reloader)
         options, interfaces = listening.options, listening.interfaces
         opening = builtin_or_envoy(
@@ -84,3 +91,20 @@ def serve(
         run_on(
             flags.loop, serve_until_signal(opening, grace, listening.counting, reloader, advertised, launch)
         )
+
+
+def _watched_code(target: str | None, flags: ServeFlags) -> Path | None:
+    """The folder of the agent's code, if `--reload` asks for a look at it. Raises BadTargetError,
+    typer.BadParameter.
+    """
+    if not flags.reload:
+        return None
+    if target is None:
+        text = "a program is started for each message, and needs none; without --config there is nothing else"
+        raise typer.BadParameter(text, param_hint="--reload")
+    from a2a_bridge.cli.target import TargetKind, is_folder, parse
+
+    parsed = parse(target)
+    if parsed.sort is TargetKind.MODULE or is_folder(parsed.place):
+        return Path(parsed.place if is_folder(parsed.place) else ".").resolve()
+    return Path(parsed.place).resolve().parent

@@ -163,7 +163,8 @@ class ConfigFlags:
     )
     reload: bool = flag(
         False,
-        "Also reload --config when the file changes, not only on SIGHUP.",
+        "Also reload --config when the file changes, not only on SIGHUP. `serve` without --config: reload the"
+        " agent when its code changes.",
         group="Configuration",
         in_file=False,
     )

@@ -30,7 +30,7 @@ from a2a_bridge.cli.server_flags import RuleSettings, ServeFlags, ServerFlags
 from a2a_bridge.cli.target import TargetKind, load, parse
 from a2a_bridge.cli.usage import UsageRecorder
 from a2a_bridge.cli.values import Exit, file_text, listen_address, parse_dialect, text_or_file
-from a2a_bridge.cli.workers import Worker
+from a2a_bridge.cli.worker import Worker
 from a2a_bridge.cluster.nats_bus import split_server
 from a2a_bridge.core.option_classes import EngineOptions, ProgramOptions, StoreOptions
 from a2a_bridge.core.options import taken, texts

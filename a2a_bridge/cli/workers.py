@@ -1,4 +1,5 @@
-"""`--workers N`: several processes behind the same addresses, and the supervisor that keeps them running.
+"""`--workers N` and `serve --reload`: processes behind the same addresses, and the supervisor that keeps them
+running.
 
 Rules:
 1. The supervisor serves nothing. It binds the addresses, starts the same command once per worker, and prints
@@ -12,6 +13,9 @@ Rules:
 4. SIGTERM and SIGINT drain all workers. The supervisor closes its copies of the listeners, so that each
    worker accepts what waits in its own and then really closes it, as a server without workers does.
 5. A worker whose supervisor has died drains and ends.
+6. With `serve --reload`, a change of the agent's code is a SIGHUP. If the store belongs to one process, the
+   successor loads the agent first, and waits until the worker before it has drained and ended: code that
+   cannot be loaded ends nothing.
 """
 
 from __future__ import annotations
@@ -25,10 +29,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -37,19 +40,16 @@ from a2a_bridge.cli.loopback_bus import loopback_bus
 from a2a_bridge.cli.output import cannot_listen, data, fail, print_message
 from a2a_bridge.cli.server_flags import RuleSettings, ServerFlags
 from a2a_bridge.cli.values import Exit, listen_address
+from a2a_bridge.cli.worker import LOADED, SUCCEEDED, TURN, VARIABLE, Worker
 from a2a_bridge.core.options import PREFIX, options_of
 
 if TYPE_CHECKING:
-    from a2a_bridge.bindings.binding import InheritedListener
+    from pathlib import Path
+
     from a2a_bridge.cli.reload import Reloader
 
 logger = logging.getLogger(__name__)
 
-#: sent to a worker before the SIGTERM that ends it after its successor has started. Other lines are rules
-_SUCCEEDED = b"succeeded"
-#: set for workers by their supervisor: file descriptor of the channel, of the HTTP listener or -1, addresses,
-#: and 1 for the first one
-_VARIABLE = "_A2A_BRIDGE_WORKER"
 _STOP = (signal.SIGINT, signal.SIGTERM)
 #: options of the supervisor itself: it cannot give others to successors
 _OF_SUPERVISOR = frozenset(
@@ -66,92 +66,16 @@ _BACKOFF, _LONGEST = 0.5, 30.0
 _SOON = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """A process as a worker: the sockets and addresses that its supervisor passed to it."""
-
-    #: file descriptor of the connection to the supervisor
-    channel: int
-    #: None without HTTP
-    listener: InheritedListener | None
-    #: HOST:PORT with the real ports; empty if it is not served
-    http: str
-    grpc: str
-    #: whether it is the first worker of its supervisor, which does the work that is done once
-    is_first: bool
-    #: called with new access rules
-    on_rules: list[Callable[[Sequence[RuleSettings]], None]] = field(default_factory=list)
-
-    @classmethod
-    @cache
-    def of_environment(cls) -> Worker | None:
-        """The values that the supervisor passed to this process; None without one. They are removed from the
-        environment, so that a command which the agent starts is no worker.
-        """
-        value = os.environ.pop(_VARIABLE, None)
-        if value is None:
-            return None
-        from a2a_bridge.bindings.binding import (
-            InheritedListener,  # loads protobuf, which a supervisor does not need
-        )
-
-        channel, listener, http, grpc, first = value.split(" ")
-        for descriptor in (int(channel), int(listener)):
-            if descriptor >= 0:
-                os.set_inheritable(descriptor, False)  # not for processes of the agent
-        inherited = InheritedListener(int(listener)) if int(listener) >= 0 else None
-        return cls(int(channel), inherited, http.strip("-"), grpc.strip("-"), first == "1")
-
-    def ready(self, line: str) -> None:
-        """Tells the supervisor that this worker is ready."""
-        os.write(self.channel, f"{line}\n".encode())
-
-    @contextmanager
-    def attach(self) -> Iterator[None]:
-        """Listens to the supervisor while the context is open, and sends this process SIGTERM when the
-        supervisor is gone.
-        """
-        loop = asyncio.get_running_loop()
-        rest = b""
-
-        def on_message() -> None:
-            nonlocal rest
-            part = os.read(self.channel, 65536)
-            *lines, rest = (rest + part).split(b"\n")
-            for line in lines:
-                self._take(line)
-            if part:
-                return
-            loop.remove_reader(self.channel)
-            logger.warning("the supervisor of this worker is gone")
-            signal.raise_signal(signal.SIGTERM)
-
-        loop.add_reader(self.channel, on_message)
-        try:
-            yield
-        finally:
-            loop.remove_reader(self.channel)
-
-    def _take(self, line: bytes) -> None:
-        """Does what the supervisor says."""
-        if line != _SUCCEEDED:
-            rules = [RuleSettings(**_tuples(one)) for one in json.loads(line)]
-            for tell in self.on_rules:
-                tell(rules)
-        elif self.listener is not None:
-            self.listener.has_successor = True
-
-
-def _tuples(rule: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(texts) for name, texts in rule.items()}
-
-
-def is_requested(flags: ServerFlags) -> bool:
-    """Whether this process has to be the supervisor of several workers."""
-    return flags.workers > 1 and Worker.of_environment() is None
+def is_requested(flags: ServerFlags, code: Path | None = None) -> bool:
+    """Whether this process has to be the supervisor of workers. code: the folder of code that is watched."""
+    return (flags.workers > 1 or code is not None) and Worker.of_environment() is None
 
 
 _ONE_PROCESS = "a SQLite file belongs to one process"
+
+
+def _is_of_one_process(store: str) -> bool:
+    return not store.startswith(("memory:", "postgresql:"))
 
 
 def check_store(store: str) -> None:
@@ -161,7 +85,7 @@ def check_store(store: str) -> None:
             "each worker keeps its own tasks in memory, and a call may reach any worker: a task is often not"
             " found again. This is for agents that answer with messages only"
         )
-    elif not store.startswith("postgresql:"):
+    elif _is_of_one_process(store):
         raise fail(
             Exit.USAGE,
             f"--workers: {_ONE_PROCESS}",
@@ -171,7 +95,7 @@ def check_store(store: str) -> None:
 
 def check_new_store(store: str) -> None:
     """As `check_store`, for a configuration that is read again. Raises typer.BadParameter."""
-    if not store.startswith(("memory:", "postgresql:")):
+    if _is_of_one_process(store):
         raise typer.BadParameter(_ONE_PROCESS, param_hint="--store")
 
 
@@ -188,22 +112,27 @@ def supervise(
     bus: str = "",
     *,
     check: Callable[[Any], None] | None = None,
+    code: Path | None = None,
 ) -> typer.Exit:
-    """Runs this command in several workers until SIGINT or SIGTERM. The caller raises the returned exit.
+    """Runs this command in workers until SIGINT or SIGTERM. The caller raises the returned exit.
 
     bus: the binary of a NATS server, over which the workers talk; empty for none. check: raises
-    typer.BadParameter for new flags with which no successors can serve. Raises typer.BadParameter if calls
-    are to be counted.
+    typer.BadParameter for new flags with which no successors can serve. code: a folder; changes of its code
+    start successors. Raises typer.BadParameter if calls are to be counted.
     """
-    _check_counting(flags)
+    if flags.workers > 1:
+        _check_counting(flags)
     if not hasattr(socket, "SO_REUSEPORT"):
-        return fail(Exit.USAGE, "--workers needs SO_REUSEPORT, which this system lacks")
+        flag = "--workers" if flags.workers > 1 else "--reload"
+        return fail(Exit.USAGE, f"{flag} needs SO_REUSEPORT, which this system lacks")
     http, grpc = "" if flags.no_http else flags.http, "" if flags.no_grpc else flags.grpc
     try:
         admin = listen_address(flags.admin, "--admin") if flags.admin else None
         supervisor = _Supervisor(
             flags.workers, http, grpc, flags.timeout_graceful_shutdown, admin, key=flags.bridge_key, bus=bus
         )
+        supervisor.code = code
+        supervisor.one_at_a_time = flags.workers == 1 and _is_of_one_process(getattr(flags, "store", ""))
         if reloader is not None:
             supervisor.reloader = reloader.for_successors(_OF_SUPERVISOR)
             # What the command checks at the start, before a successor: the workers stay if it fails.
@@ -234,7 +163,7 @@ class _Process:
         """Lets the worker drain while its successor accepts the connections of the listener."""
         self.succeeded = True
         with suppress(OSError):  # the worker has ended meanwhile
-            self.channel.send(_SUCCEEDED + b"\n")
+            self.channel.send(SUCCEEDED + b"\n")
         self.signal(signal.SIGTERM)
 
     async def tell(self, rules: Sequence[RuleSettings]) -> None:
@@ -314,6 +243,10 @@ class _Supervisor:
         self._stop = asyncio.Event()
         #: None without a configuration file
         self.reloader: Reloader | None = None
+        #: the folder of the code that is watched, if any
+        self.code: Path | None = None
+        #: whether a worker has to end before its successor opens the store
+        self.one_at_a_time = False
         # Workers must open each other's sealed content.
         self._key = key or secrets.token_hex(32)
 
@@ -353,6 +286,10 @@ class _Supervisor:
         loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         if self.reloader is not None and self.reloader.flags.reload:
             self._run(self.reloader.watch(self._replace_all))
+        if self.code is not None:
+            from a2a_bridge.cli.reload import watch_code  # loads the parser of TOML
+
+            self._run(watch_code(self.code, self._replace_all))
         starting = asyncio.ensure_future(self._start_all())
         stop = asyncio.ensure_future(self._stop.wait())
         try:
@@ -402,6 +339,7 @@ class _Supervisor:
             descriptors.append(listener)
         first = int(slot.number == 1 and not self._has_started)
         value = f"{theirs.fileno()} {listener} {self._http or '-'} {self._grpc or '-'} {first}"
+        value += f" {int(self.one_at_a_time)}"
         accepted, variables = -1, dict[str, str]()
         rules = self._rules
         try:
@@ -418,7 +356,7 @@ class _Supervisor:
                     **os.environ,
                     **self._variables,
                     **variables,
-                    _VARIABLE: value,
+                    VARIABLE: value,
                     PREFIX + "KEY": self._key,
                 },
                 pass_fds=descriptors,
@@ -439,15 +377,31 @@ class _Supervisor:
             worker.signal(signal.SIGTERM)
         if self._rules != rules:  # meanwhile
             await worker.tell(self._rules)
+        line = await self._line(worker)
+        if line == LOADED:
+            await self._end(slot)
+            await asyncio.get_running_loop().sock_sendall(ours, TURN + b"\n")
+            line = await self._line(worker)
+        worker.line = line.decode()
+        return worker
+
+    async def _line(self, worker: _Process) -> bytes:
+        """The next line of a worker that starts. Raises _NotReadyError if it ends."""
         line = b""
         while not line.endswith(b"\n"):
-            part = await asyncio.get_running_loop().sock_recv(ours, 4096)
+            part = await asyncio.get_running_loop().sock_recv(worker.channel, 4096)
             if not part:
                 code = await self._reap(worker)
                 raise _NotReadyError(code or 1)
             line += part
-        worker.line = line.decode().rstrip("\n")
-        return worker
+        return line.rstrip(b"\n")
+
+    async def _end(self, slot: _Slot) -> None:
+        """Drains the worker of a slot to its end; connections wait in the listener for its successor."""
+        old, slot.current = slot.current, None
+        if old is not None:
+            old.succeed()
+            await old.process.wait()
 
     async def _keep(self, slot: _Slot, worker: _Process) -> None:
         """Waits for the end of a worker, and replaces it unless the end was requested."""
@@ -488,7 +442,11 @@ class _Supervisor:
         try:
             await self._start(slot)
         except _NotReadyError as error:
-            logger.error("worker %d has no successor (%s) and goes on", slot.number, error)  # noqa: TRY400
+            if slot.current is not None:
+                logger.error("worker %d has no successor (%s) and goes on", slot.number, error)  # noqa: TRY400
+                return
+            self._reject(slot)
+            logger.error("worker %d does not start (%s); the next change starts it", slot.number, error)  # noqa: TRY400
 
     async def _wait_ended(self, code: int) -> int:
         """Waits until every worker has ended; kills the others after a time. The exit code of the command."""
@@ -532,7 +490,7 @@ class _Supervisor:
         if self._rules != rules:
             for worker in list(self._alive):
                 self._run(worker.tell(self._rules))
-        logger.info("successors of %d workers are started", len(self._slots))
+        logger.info("%d successors are started", len(self._slots))
         for slot in self._slots:
             self._run(self._hand_over(slot))
 

@@ -524,7 +524,7 @@ async def test_workers_get_successors_if_the_file_is_valid(target: str, file: Pa
         assert await answer(running.http) in before
         configuration(file, workers=2, max_parts=2)
         running.signal(signal.SIGHUP)
-        await logged(running, "successors of 2 workers are started")
+        await logged(running, "2 successors are started")
         async with asyncio.timeout(PATIENCE):
             while "error" in await sent(running.http, "a", "b") or await answer(running.http) in before:
                 pass

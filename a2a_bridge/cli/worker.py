@@ -1,0 +1,135 @@
+"""A process as a worker of `--workers` and `serve --reload`: what its supervisor gives to it, and says later.
+
+The two talk in lines over a socket. The worker says that its agent is loaded, if it has to wait for its turn,
+and then its ready line. The supervisor (`workers.py`) says that its turn has come, new access rules, and that
+it has a successor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from a2a_bridge.cli.server_flags import RuleSettings
+from a2a_bridge.cli.values import Exit
+
+if TYPE_CHECKING:
+    from a2a_bridge.bindings.binding import InheritedListener
+
+logger = logging.getLogger(__name__)
+
+#: sent to a worker before the SIGTERM that ends it after its successor has started. Other lines are rules
+SUCCEEDED = b"succeeded"
+#: a worker has loaded its agent, and waits for its turn; then its turn has come
+LOADED, TURN = b"loaded", b"turn"
+#: set for workers by their supervisor: file descriptor of the channel, of the HTTP listener or -1, addresses,
+#: 1 for the first one, and 1 for one that waits for its turn
+VARIABLE = "_A2A_BRIDGE_WORKER"
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A process as a worker: the sockets and addresses that its supervisor passed to it."""
+
+    #: file descriptor of the connection to the supervisor
+    channel: int
+    #: None without HTTP
+    listener: InheritedListener | None
+    #: HOST:PORT with the real ports; empty if it is not served
+    http: str
+    grpc: str
+    #: whether it is the first worker of its supervisor, which does the work that is done once
+    is_first: bool
+    #: whether it may open its store only when the worker before it has ended
+    waits: bool
+    #: what the supervisor said before `attach`
+    early: list[bytes] = field(default_factory=list)
+    #: called with new access rules
+    on_rules: list[Callable[[Sequence[RuleSettings]], None]] = field(default_factory=list)
+
+    @classmethod
+    @cache
+    def of_environment(cls) -> Worker | None:
+        """The values that the supervisor passed to this process; None without one. They are removed from the
+        environment, so that a command which the agent starts is no worker.
+        """
+        value = os.environ.pop(VARIABLE, None)
+        if value is None:
+            return None
+        from a2a_bridge.bindings.binding import (
+            InheritedListener,  # loads protobuf, which a supervisor does not need
+        )
+
+        channel, listener, http, grpc, first, waits = value.split(" ")
+        for descriptor in (int(channel), int(listener)):
+            if descriptor >= 0:
+                os.set_inheritable(descriptor, False)  # not for processes of the agent
+        inherited = InheritedListener(int(listener)) if int(listener) >= 0 else None
+        return cls(int(channel), inherited, http.strip("-"), grpc.strip("-"), first == "1", waits == "1")
+
+    def ready(self, line: str) -> None:
+        """Tells the supervisor that this worker is ready."""
+        os.write(self.channel, f"{line}\n".encode())
+
+    def wait_turn(self) -> None:
+        """Blocks until this worker may open its store. Raises typer.Exit if its supervisor is gone."""
+        if not self.waits:
+            return
+        os.write(self.channel, LOADED + b"\n")
+        with open(self.channel, "rb", buffering=0, closefd=False) as lines:
+            for line in lines:
+                if line.rstrip(b"\n") == TURN:
+                    return
+                self.early.append(line.rstrip(b"\n"))
+        raise typer.Exit(Exit.OK)
+
+    @contextmanager
+    def attach(self) -> Iterator[None]:
+        """Listens to the supervisor while the context is open, and sends this process SIGTERM when the
+        supervisor is gone.
+        """
+        loop = asyncio.get_running_loop()
+        rest = b""
+        for line in self.early:
+            self._take(line)
+
+        def on_message() -> None:
+            nonlocal rest
+            part = os.read(self.channel, 65536)
+            *lines, rest = (rest + part).split(b"\n")
+            for line in lines:
+                self._take(line)
+            if part:
+                return
+            loop.remove_reader(self.channel)
+            logger.warning("the supervisor of this worker is gone")
+            signal.raise_signal(signal.SIGTERM)
+
+        loop.add_reader(self.channel, on_message)
+        try:
+            yield
+        finally:
+            loop.remove_reader(self.channel)
+
+    def _take(self, line: bytes) -> None:
+        """Does what the supervisor says."""
+        if line != SUCCEEDED:
+            rules = [RuleSettings(**_tuples(one)) for one in json.loads(line)]
+            for tell in self.on_rules:
+                tell(rules)
+        elif self.listener is not None:
+            self.listener.has_successor = True
+
+
+def _tuples(rule: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(texts) for name, texts in rule.items()}

@@ -1,0 +1,126 @@
+"""`serve --reload`: an agent is loaded again when its code changes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from a2a_bridge import connect
+from a2a_bridge.ext import hub
+from tests.cli.commands import ANY_PORT, Running, command, logged, serving
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.process
+
+AGENT = '''
+import asyncio
+from pathlib import Path
+
+from a2a_bridge import agent
+from words import WORD
+
+@agent
+async def spoken(text: str):
+    """Says a word. With the path of a FIFO as text: once more, when its writer has closed it."""
+    yield WORD
+    if text.startswith("/"):
+        await asyncio.to_thread(Path(text).read_text)
+        yield WORD
+'''
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    path = tmp_path / "spoken.py"
+    path.write_text(AGENT)
+    (tmp_path / "words.py").write_text("WORD = 'one'\n")
+    return path
+
+
+def say(target: Path, text: str) -> None:
+    """Changes the module that the agent imports."""
+    target.with_name("words.py").write_text(text)
+
+
+@asynccontextmanager
+async def reloading(target: Path, store: str = "") -> AsyncIterator[Running]:
+    url = store or f"sqlite:///{target.with_name('tasks.db')}"
+    words = ("serve", str(target), *ANY_PORT, "--store", url, "--reload", "--log-level", "info")
+    async with serving(*words) as running:
+        yield running
+
+
+async def answer(address: str) -> str:
+    async with connect(address) as peer:
+        return (await peer.send("?")).text
+
+
+async def until(said: str, address: str) -> None:
+    """Returns when the agent says a word."""
+    async with asyncio.timeout(PATIENCE):
+        while await answer(address) != said:
+            pass  # each answer is a round trip
+
+
+@pytest.mark.parametrize("store", ["", "memory://"])
+async def test_changed_code_is_served_at_the_same_addresses(target: Path, store: str) -> None:
+    async with reloading(target, store) as running:
+        assert await answer(running.http) == await answer(running.grpc) == "one"
+        say(target, "WORD = 'two'\n")
+        await until("two", running.http)
+        assert await answer(running.grpc) == "two"
+        running.signal()
+        done = await running.ended()
+    assert done.code == 0, done.err
+    assert done.out == ""  # the ready line was the only one
+
+
+async def test_tasks_of_before_are_kept(target: Path) -> None:
+    async with reloading(target) as running:
+        async with connect(running.http) as peer:
+            task = (await peer.send("?")).task
+            assert task is not None
+        say(target, "WORD = 'two'\n")
+        await until("two", running.http)
+        async with connect(running.http) as peer:
+            assert (await peer.get_task(hub.GetTaskRequest(id=task.id))).artifacts == task.artifacts
+
+
+async def test_code_that_cannot_be_loaded_ends_nothing(target: Path) -> None:
+    async with reloading(target) as running:
+        say(target, "WORD = 'two\n")
+        await logged(running, "unterminated string literal")
+        await logged(running, "worker 1 has no successor (exit code")
+        assert await answer(running.http) == "one"
+        say(target, "WORD = 'three'\n")
+        await until("three", running.http)
+
+
+@pytest.mark.parametrize("store", ["", "memory://"])
+async def test_a_stream_ends_as_it_began(target: Path, tmp_path: Path, store: str) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    async with reloading(target, store) as running, connect(running.http) as peer:
+        async with aclosing(peer.stream_text(str(fifo))) as texts, asyncio.timeout(PATIENCE):
+            assert await anext(texts) == "one"
+            writer = await asyncio.to_thread(fifo.open, "w")
+            say(target, "WORD = 'two'\n")
+            await logged(running, "1 successors are started" if store else "draining for at most")
+            writer.close()
+            assert [text async for text in texts] == ["one"]
+        await until("two", running.http)
+
+
+async def test_what_cannot_be_reloaded_is_an_error(target: Path) -> None:
+    for words, text in (
+        (("--exec", "cat", "--reload"), "a program is started for each message"),
+        ((str(target), "--reload", "--ui"), "the playground needs a server of one process"),
+    ):
+        ended = await command("serve", *words)
+        assert ended.code == 2
+        assert text in ended.err
