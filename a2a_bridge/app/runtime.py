@@ -108,7 +108,7 @@ async def serve_agent(
 ) -> AsyncIterator[Server]:
     """Serves a hosted agent on the declared interfaces while the context is open.
 
-    agent: an Agent, or an object that `Agent.of` takes. interfaces: see `a2a_bridge.cards.interface`. host,
+    agent: an Agent, or an object that `Agent.of` takes. interfaces: see `a2a_bridge.interface`. host,
     shared: see `serve_service`. Raises ValueError or LookupError for a declaration that cannot be served,
     TypeError for something else than an agent, interfaces or options, OSError for an address that cannot be
     listened on, StoreOpenError for a store that cannot be opened, UncheckedCredentialsError for a card that

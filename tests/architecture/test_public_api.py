@@ -220,7 +220,7 @@ Agent(Empty())
 def test_mypy_accepts_executors_without_optional_methods(tmp_path: Path) -> None:
     file = tmp_path / "executors.py"
     (block,) = (
-        one for one in blocks(DOCS / "explanation/durability.md", "python") if "async def resume" in one.body
+        one for one in blocks(DOCS / "how-to/keep-tasks.md", "python") if "async def resume" in one.body
     )
     file.write_text(block.body + EXECUTORS)
     done = run(BIN / "mypy", "--config-file", ROOT / "pyproject.toml", file)

@@ -78,9 +78,7 @@ async def test_deleting_a_push_config_has_no_result() -> None:
 
 
 async def test_a_resumed_report_continues_its_log(tmp_path: Path) -> None:
-    (block,) = (
-        one for one in blocks(DOCS / "explanation/durability.md", "python") if "class Report" in one.body
-    )
+    (block,) = (one for one in blocks(DOCS / "how-to/keep-tasks.md", "python") if "class Report" in one.body)
     names: dict[str, Any] = {"__name__": "report"}
     exec(block.body, names)  # noqa: S102  our own pages
     url = f"sqlite:///{tmp_path / 'report.db'}"

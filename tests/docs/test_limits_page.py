@@ -13,8 +13,9 @@ from a2a_bridge.middleware import Limits
 from a2a_bridge.push import PushOptions
 from a2a_bridge.stores import MemoryStore
 from a2a_bridge.testing.each import each
+from tests.docs.commands import VERBS, default
 from tests.docs.pages import DOCS, prose
-from tests.docs.test_cli_page import VERBS, default, options
+from tests.docs.test_cli_page import options
 
 PAGE = DOCS / "reference/limits.md"
 OPTIONS = (EngineOptions, HostOptions, Limits, MemoryStore, PushOptions, ReplayOptions, StoreOptions)

@@ -34,7 +34,7 @@ NAMED = {
 }
 #: texts of pages that look like modules: loggers, groups of entry points, the formatter of a logging configuration
 NO_MODULES = {
-    *(f"a2a_bridge.{one}" for one in ("loop", "push", "store", "tls")),
+    *(f"a2a_bridge.{one}" for one in ("access", "loop", "push", "store", "tls")),
     *(f"a2a_bridge.{one}" for one in ("adapters", "bindings", "commands", "dialects", "peers")),
     "a2a_bridge.cli.log_setup.JsonFormat",
 }

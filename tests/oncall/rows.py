@@ -3,7 +3,7 @@
 Rules:
 1. Every message has to name its fix: `fix` is the flag, the command, the key of a file or the thing to do, as
    the message says it. The line "Usage" and the pointer to --help of a wrong command line do not count. Where
-   the log need not say it, because it is the fault of a caller, docs/how-to/operate-a-server.md does, in the table of symptoms.
+   the log need not say it, because it is the fault of a caller, docs/reference/symptoms.md does.
 2. A row is data; what it breaks is a small function of `scene.py` or of the module of the table.
 """
 
@@ -70,7 +70,7 @@ class Fault:
     hurt: Callable[..., Awaitable[tuple[int, str]]]
     status: tuple[int, str]
     log: tuple[str, ...]
-    #: in the log, or in the table of symptoms of docs/how-to/operate-a-server.md
+    #: in the log, or in docs/reference/symptoms.md
     fix: str
     metric: tuple[str, Mapping[str, str]] | None = None
     value: float | None = None

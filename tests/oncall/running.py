@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from tests.cli.commands import serving
-from tests.docs.pages import DOCS, section
+from tests.docs.pages import DOCS
 from tests.oncall.rows import Fault, check_fix, check_parts
 from tests.oncall.scene import Scene
 
@@ -42,5 +42,5 @@ async def run(row: Fault, names: dict[str, str], folder: Path) -> None:
     assert scene.code == row.code, f"{row.name}: {scene.code}\n{said}"
     assert row.traceback or "Traceback" not in said, said
     check_parts(row.log, said, row.name)
-    symptoms = section(DOCS / "how-to/operate-a-server.md", "Symptoms")
+    symptoms = (DOCS / "reference/symptoms.md").read_text()
     check_fix(row.fix, said if row.fix in said else symptoms, row.name)

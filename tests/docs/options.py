@@ -1,0 +1,76 @@
+"""Tables of the configuration file, of errors and of paths, from the code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from a2a_bridge.cli.gateway_flags import AgentSettings, GatewayFlags
+from a2a_bridge.cli.server_flags import RuleSettings, ServedAgent, ServeFlags
+from a2a_bridge.core.errors import A2AError, GrpcStatus, Reason
+from a2a_bridge.core.options import options_of
+from a2a_bridge.dialects import GRPC, HTTP_JSON, V0_3, V1_0
+from tests.docs.api import cell
+from tests.docs.commands import default
+
+HEAD = ["| key | default | changes while it runs | meaning |", "|---|---|---|---|"]
+
+
+def _rows(group: type) -> list[str]:
+    lines = []
+    for name, one in options_of(group).items():
+        if one.described.in_file and name != "agents":
+            plain = default(one) if not isinstance(one.default, tuple | list) else ""
+            shown = f"`{plain.replace('*', chr(92) + '*')}`" if plain else ""
+            meaning = cell(one.described.help).replace("*", "\\*")
+            lines.append(f"| `{name}` | {shown} | {'yes' if one.described.live else ''} | {meaning} |")
+    return sorted(lines)
+
+
+def configuration() -> str:
+    """The keys of the configuration files."""
+    parts: list[tuple[str, type]] = [
+        ("Keys of `serve`", ServeFlags),
+        ("[agents.NAME] of `serve`", ServedAgent),
+        ("Keys of `gateway`", GatewayFlags),
+        ("[agents.NAME] of `gateway`", AgentSettings),
+        ("[[rules]]", RuleSettings),
+    ]
+    lines = []
+    for heading, group in parts:
+        lines += [f"## {heading}", "", *HEAD, *_rows(group), ""]
+    return "\n".join(lines)
+
+
+def errors() -> str:
+    """The errors, over every binding."""
+    lines = ["| reason | JSON-RPC | gRPC | HTTP+JSON | JSON-RPC over HTTP | default text |", "|---|---|---|---|---|---|"]  # fmt: skip
+    lines += [
+        f"| `{one.name}` | {one.code} | {one.grpc.name} ({int(one.grpc)}) | {one.http} | {one.jsonrpc_http} | {one.text} |"
+        for one in Reason
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def statuses() -> str:
+    """The errors whose status over gRPC is another one in 0.3."""
+    forms: Any = V0_3.forms[GRPC]
+    encoders = [forms.encoder(declared=declared) for declared in (False, True)]
+    lines = ["| reason | gRPC of 0.3 | declared |", "|---|---|---|"]
+    for reason in Reason:
+        plain, declared = (GrpcStatus(encode(A2AError(reason)).status).name for encode in encoders)
+        if plain != declared:
+            lines.append(f"| `{reason.name}` | {plain} | {declared} |")
+    return "\n".join(lines) + "\n"
+
+
+def paths() -> str:
+    """The paths of HTTP+JSON."""
+    lines = ["| operation | method | path |", "|---|---|---|"]
+    for row in V1_0.forms[HTTP_JSON].rows:
+        address: Any = row.address
+        lines += [
+            f"| `{row.operation.name}` | `{rule.method}` | `{rule.template}` |"
+            for rule in address.rules
+            if not rule.template.startswith("/{tenant}/")
+        ]
+    return "\n".join(lines) + "\n"
