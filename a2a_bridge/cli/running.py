@@ -205,14 +205,20 @@ def check_one_process(flags: ServerFlags) -> None:
 def launch_of(flags: ServerFlags, kind: str = "agent") -> Launch | None:
     """The playground that the flags ask for. kind: `agent` or `gateway`.
 
-    Raises typer.BadParameter, and typer.Exit if the tools are not installed.
+    Raises typer.BadParameter, and typer.Exit if the tools are not installed, or their page cannot be loaded.
     """
     if not flags.ui:
         return None
     from importlib.metadata import entry_points
 
     for point in entry_points(group=PLAYGROUND, name="page"):
-        launch: Launch = point.load()(flags, kind)
+        try:
+            page = point.load()
+        except Exception as error:  # noqa: BLE001  a module of others may raise anything
+            text = f"--ui: the page cannot be loaded: {type(error).__name__}: {error}"
+            owner = "" if point.dist is None else f"the distribution {point.dist.name} has it"
+            raise fail(Exit.FAILURE, text, owner) from None
+        launch: Launch = page(flags, kind)
         return launch
     missing = missing_tools()
     raise fail(Exit.USAGE, f"--ui: {missing.text}", missing.remedy)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from a2a_bridge.cli.commands import FRONTS, GROUP, SUMMARIES, TOOLS
+from a2a_bridge.cli.running import PLAYGROUND
 from tests.architecture.repository import ROOT, pyproject, run
 from tests.packages import environments
 from tests.patience import PATIENCE
@@ -276,5 +277,12 @@ def test_other_distributions_add_commands_and_break_none(tmp_path: Path) -> None
     assert code_ == 1
     assert "the command 'broken' cannot be loaded: ModuleNotFoundError: No module named 'absent'" in text
     assert "the distribution plugin has it" in text
+    (metadata / "entry_points.txt").write_text(f"[{PLAYGROUND}]\npage = absent:x")
+    code_, _, text = said("serve", str(ROOT / "examples" / "echo_agent.py"), "--ui", "--store", "memory://")
+    assert code_ == 1
+    assert "--ui: the page cannot be loaded: ModuleNotFoundError: No module named 'absent'" in text
+    assert "the distribution plugin has it" in text
+    assert "Traceback" not in text
+    (metadata / "entry_points.txt").write_text("\n".join((f"[{GROUP}]", *lines)))
     # It looks at the variables of all commands.
     assert "no command has this variable" in said("keys", "hello", A2A_BRIDGE_ABSENT="1")[2]
