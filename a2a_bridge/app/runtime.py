@@ -36,12 +36,14 @@ from a2a_bridge.app.planning import (
 )
 from a2a_bridge.app.serving import (
     Remembered,
+    Served,
     Server,
     Shared,
     add_metrics,
     guard,
     log_rounding,
     observe_dial,
+    serve,
     serve_service,
 )
 from a2a_bridge.auth import UncheckedCredentialsError
@@ -109,7 +111,7 @@ async def serve_agent(
     """Serves a hosted agent on the declared interfaces while the context is open.
 
     agent: an Agent, or an object that `Agent.of` takes. interfaces: see `a2a_bridge.interface`. host,
-    shared: see `serve_service`. Raises ValueError or LookupError for a declaration that cannot be served,
+    shared: see `app.serving.serve`. Raises ValueError or LookupError for a declaration that cannot be served,
     TypeError for something else than an agent, interfaces or options, OSError for an address that cannot be
     listened on, StoreOpenError for a store that cannot be opened, UncheckedCredentialsError for a card that
     demands credentials which nothing here checks.
@@ -123,18 +125,20 @@ async def serve_agent(
     async with (
         admin_listener(options) as admin,
         agent_app(agent, options, remembered.legacy.names) as one,
-        serve_service(
-            one.service,
-            one.card,
+        serve(
+            Served(
+                one.service,
+                one.card,
+                close=one.close,
+                remembered=remembered,
+                documents=one.documents,
+                gauges=agent_gauges(options.name or agent.card.name, one),
+            ),
             interfaces,
             one.options,
-            close=one.close,
-            remembered=remembered,
-            documents=one.documents,
             host=host,
             shared=shared,
             admin=admin,
-            gauges=agent_gauges(options.name or agent.card.name, one),
         ) as server,
     ):
         tasks.count_in(one.store.memory)
@@ -156,7 +160,7 @@ async def serve_gateway(
     shared: Shared | None = None,
 ) -> AsyncIterator[Server]:
     """Serves a remote agent. candidates: its interfaces to dial, best first. host, shared: see
-    `serve_service`. Raises ValueError for contradictory options.
+    `app.serving.serve`. Raises ValueError for contradictory options.
     """
     check_interfaces(interfaces)
     check_options(options, ServeOptions)
@@ -173,21 +177,23 @@ async def serve_gateway(
         gateway_app(
             candidates, options, dial_options, dial=dialling, tasks=tasks, resumes=resumes, names=names
         ) as one,
-        serve_service(
-            one.service,
-            build_offered_card(card, candidates, options),
+        serve(
+            Served(
+                one.service,
+                build_offered_card(card, candidates, options),
+                rewrites_card=True,
+                close=one.close,
+                remembered=remembered,
+                receivers=one.receivers,
+                documents=one.documents,
+                gauges=gateway_gauges(options.name or card.name, one),
+            ),
             interfaces,
             # Of several agents, a lost agent leaves the server ready for the others.
             options if shared is not None and shared.prefix else _ready_with(options, one),
-            close=one.close,
-            rewrites_card=True,
-            remembered=remembered,
-            receivers=one.receivers,
-            documents=one.documents,
             host=host,
             shared=shared,
             admin=admin,
-            gauges=gateway_gauges(options.name or card.name, one),
         ) as server,
         follow_card(one, CardReading(card, candidates), options, server.replace_card),
     ):

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Protocol, cast
 
@@ -238,6 +238,31 @@ def guard(
     )
 
 
+async def _nothing(grace: float) -> None:
+    """The close function of a service without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A service with what belongs to it on a server."""
+
+    service: Service
+    card: hub.AgentCard
+    #: whether the card, and extended cards that pass through, come from a remote agent: they get our
+    #: addresses and lose their signatures
+    rewrites_card: bool = False
+    #: called with the grace after the hosts are drained
+    close: Callable[[float], Awaitable[None]] = _nothing
+    #: the memory of callers of 0.x, if it is shared
+    remembered: Remembered | None = None
+    #: handlers of POST requests below these paths of the first HTTP listener; without one: ValueError
+    receivers: Mapping[str, Receive] = field(default_factory=dict)
+    #: documents at these paths of the first HTTP listener, if any
+    documents: Mapping[str, Document] = field(default_factory=dict)
+    #: further metrics
+    gauges: Gather | None = None
+
+
 @asynccontextmanager
 async def serve_service(
     service: Service,
@@ -245,29 +270,32 @@ async def serve_service(
     interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
     options: ServeOptions | None = None,
     *,
-    close: Callable[[float], Awaitable[None]] | None = None,
     rewrites_card: bool = False,
-    remembered: Remembered | None = None,
-    receivers: Mapping[str, Receive] | None = None,
-    documents: Mapping[str, Document] | None = None,
+) -> AsyncIterator[Server]:
+    """Serves any service on the declared interfaces; see `serve_agent`. rewrites_card: see `Served`."""
+    async with serve(Served(service, card, rewrites_card), interfaces, options or ServeOptions()) as server:
+        yield server
+
+
+@asynccontextmanager
+async def serve(
+    served: Served,
+    interfaces: Sequence[hub.AgentInterface],
+    options: ServeOptions,
+    *,
     host: ApplicationHost | None = None,
     shared: Shared | None = None,
     admin: Admin | None = None,
-    gauges: Gather | None = None,
 ) -> AsyncIterator[Server]:
-    """Serves any service on the declared interfaces; see `serve_agent`.
+    """Serves a service on the declared interfaces.
 
-    close: called with the grace after the hosts are drained. rewrites_card: the card, and extended cards that
-    pass
-    through, come from a remote agent: they get our addresses and lose their signatures. remembered: the
-    memory of callers of 0.x, if it is shared. receivers: handlers of POST requests below these paths of the
-    first HTTP listener; without one: ValueError. documents: documents at these paths of the first HTTP
-    listener, if any. host: an application that takes all interfaces in place of listeners; of their
-    declarations only the paths count. Its owner starts and drains it. shared: see `Shared`. admin: the
-    listener of `options.admin`, if it is open already. gauges: further metrics.
+    host: an application that takes all interfaces in place of listeners; of their declarations only the paths
+    count. Its owner starts and drains it. shared: see `Shared`. admin: the listener of `options.admin`, if it
+    is open already.
     """
-    options = add_metrics(options or ServeOptions())
-    paths = jsonrpc_paths(card)
+    options = add_metrics(options)
+    service, rewrites = served.service, served.rewrites_card
+    paths = jsonrpc_paths(served.card)
     if options.authentication is not None:
         service = compose(service, describe_extended_card(options.authentication))
     signer = card_signer(options)
@@ -275,26 +303,15 @@ async def serve_service(
     def shown(card: hub.AgentCard) -> hub.AgentCard:
         if options.authentication is not None:
             card = options.authentication.describe(card)
-        if rewrites_card:
+        if rewrites:
             if signer is None:
                 note_signatures(card)
             card = rewrite(card)
         return card
 
-    card = shown(card)
-    if not interfaces:
-        raise ValueError("no interfaces are declared, so there is nothing to serve")
-    plan = [place(one, options) for one in interfaces]
+    card = shown(served.card)
+    plan = _plan(interfaces, options, host)
     secure = options.host_of("http").tls is not None
-    if host is not None:
-        plan = [replace(one, address=options.http) for one in plan]
-    for one in interfaces:
-        # An error is better than plain text in place of TLS.
-        if host is None and one.url.lower().startswith("https://") and not secure:
-            raise ValueError(f"{one.url!r} needs TLS, and ServeOptions.tls is not set")
-    if host is None:
-        check_ports(plan)
-    hosts: dict[tuple[str, ListenAddress], Host] = {}
     advertisement = Advertisement(
         card,
         plan,
@@ -306,20 +323,17 @@ async def serve_service(
         bindings=options.advertise,
         versions=options.card_versions,
         grpc_secure=options.host_of("grpc").tls is not None,
-        carries=rewrites_card,
+        carries=rewrites,
         grpc_here=shared.grpc_here if shared is not None else _grpc_of(host),
         prefix="" if shared is None else shared.prefix,
         sign=None if signer is None else signer.sign,
     )
-    if rewrites_card or card.capabilities.extended_agent_card:
-        service = compose(
-            service,
-            _address(advertisement, only_missing=not rewrites_card, resumes=offers_resume(card)),
-        )
-    offer = Offer(card) if rewrites_card else None
-    service = guard(
-        service, card, options, dialects_of(plan), remembered, elsewhere=rewrites_card, offer=offer
-    )
+    if rewrites or card.capabilities.extended_agent_card:
+        addressed = _address(advertisement, only_missing=not rewrites, resumes=offers_resume(card))
+        service = compose(service, addressed)
+    offer = Offer(card) if rewrites else None
+    dialects = dialects_of(plan)
+    service = guard(service, card, options, dialects, served.remembered, elsewhere=rewrites, offer=offer)
     if shared is not None:
         service = shared.wrap(service)
 
@@ -332,29 +346,14 @@ async def serve_service(
     if host is not None:
         host.options = replace(options.host_of("http"), jsonrpc_paths=paths)
         host.card = advertisement.card
-    for (family, address, path), mounts in group(plan).items():
-        mounted = host or hosts.get((family, address))
-        for kind, dialects in mounts.items():
-            binding = find(kind)
-            if mounted is None:
-                host_options = replace(options.host_of(family), jsonrpc_paths=paths)
-                own = None if shared is None else shared.host(family, address, host_options)
-                mounted = hosts[family, address] = own or binding.host(address, host_options)
-            identified = service
-            if binding.kind not in _OWN and options.host_of(family).authenticate is not None:
-                identified = compose(service, reject_unidentified(kind))
-            binding.mount(mounted, path, identified, dialects)
+    hosts = _mount(service, plan, options, paths, host, shared)
     http = host or next((found for (family, _), found in hosts.items() if family == "http"), None)
     if signer is not None:
         check_signable(plan, options, serves=http is not None, mounted=host is not None)
     if http is not None:
-        _publish(cast("DocumentHost", http), advertisement)
-        for path, document in with_keys(documents or {}, signer).items():
-            cast("DocumentHost", http).publish(path, document)
-    for path, receive in (receivers or {}).items():
-        if http is None:
-            raise ValueError("notifications cannot be relayed without an HTTP interface")
-        cast("DocumentHost", http).receive(path, receive)
+        _publish(cast("DocumentHost", http), advertisement, served, signer)
+    elif served.receivers:
+        raise ValueError("notifications cannot be relayed without an HTTP interface")
     async with AsyncExitStack() as stack:
         for opened in hosts.values():
             await opened.start()
@@ -365,12 +364,55 @@ async def serve_service(
             [replace(one, address=hosts[one.family, one.address].address) for one in plan],
             http.address if http is not None else None,
         )
-    server = Server(hosts, advertisement, close or _nothing, replace_card, secure=secure)
+    server = Server(hosts, advertisement, served.close, replace_card, secure=secure)
     try:
-        async with announce(server, options, admin, host, gauges, whole=shared is None):
+        async with announce(server, options, admin, host, served.gauges, whole=shared is None):
             yield server
     finally:
         await server.drain(options.grace)
+
+
+def _plan(
+    interfaces: Sequence[hub.AgentInterface], options: ServeOptions, host: ApplicationHost | None
+) -> list[Mounted]:
+    """Where the declared interfaces are. Raises ValueError for interfaces that cannot be served there."""
+    if not interfaces:
+        raise ValueError("no interfaces are declared, so there is nothing to serve")
+    plan = [place(one, options) for one in interfaces]
+    if host is not None:
+        return [replace(one, address=options.http) for one in plan]
+    secure = options.host_of("http").tls is not None
+    for one in interfaces:
+        # An error is better than plain text in place of TLS.
+        if one.url.lower().startswith("https://") and not secure:
+            raise ValueError(f"{one.url!r} needs TLS, and ServeOptions.tls is not set")
+    check_ports(plan)
+    return plan
+
+
+def _mount(
+    service: Service,
+    plan: Sequence[Mounted],
+    options: ServeOptions,
+    paths: tuple[str, ...],
+    application: ApplicationHost | None,
+    shared: Shared | None,
+) -> dict[tuple[str, ListenAddress], Host]:
+    """Mounts a service on hosts, which are not started; none with an application. paths: see HostOptions."""
+    hosts: dict[tuple[str, ListenAddress], Host] = {}
+    for (family, address, path), mounts in group(plan).items():
+        mounted = application or hosts.get((family, address))
+        for kind, dialects in mounts.items():
+            binding = find(kind)
+            if mounted is None:
+                host_options = replace(options.host_of(family), jsonrpc_paths=paths)
+                own = None if shared is None else shared.host(family, address, host_options)
+                mounted = hosts[family, address] = own or binding.host(address, host_options)
+            identified = service
+            if binding.kind not in _OWN and options.host_of(family).authenticate is not None:
+                identified = compose(service, reject_unidentified(kind))
+            binding.mount(mounted, path, identified, dialects)
+    return hosts
 
 
 def _grpc_of(host: ApplicationHost | None) -> Callable[[], bool] | None:
@@ -388,10 +430,16 @@ def _address(advertisement: Advertisement, *, only_missing: bool = True, resumes
     return rewrite_extended_card(interfaces, only_missing=only_missing, resumes=resumes)
 
 
-def _publish(host: DocumentHost, advertisement: Advertisement) -> None:
+def _publish(
+    host: DocumentHost, advertisement: Advertisement, served: Served, signer: CardSigner | None
+) -> None:
     for path in advertisement.paths():
         host.publish(path, advertisement.at(path), advertisement.variant_at(path))
     host.front(lambda base_url: agent_page(advertisement.card(base_url), base_url))
+    for path, document in with_keys(served.documents, signer).items():
+        host.publish(path, document)
+    for path, receive in served.receivers.items():
+        host.receive(path, receive)
 
 
 def log_rounding(path: str) -> None:
@@ -402,10 +450,6 @@ def log_rounding(path: str) -> None:
         "Logged once: further ones are only counted",
         path or "a message",
     )
-
-
-async def _nothing(grace: float) -> None:
-    """The close function of a service without one."""
 
 
 def card_signer(options: ServeOptions) -> CardSigner | None:
