@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from a2a_bridge.cli.gateway_flags import GatewayFlags
 from a2a_bridge.cli.reading import with_flags
 from a2a_bridge.cli.running import check_one_process, launch_of, run_in_envoy_if_requested
 from a2a_bridge.cli.security import note_open, note_task_owners
-from a2a_bridge.cli.server_flags import check_target
+from a2a_bridge.cli.server_flags import GatewayFlags, check_target
 from a2a_bridge.cli.values import parse_binding, use_bridge_key
 from a2a_bridge.core.errors import Reason
 

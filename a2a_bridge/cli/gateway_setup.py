@@ -27,12 +27,12 @@ from a2a_bridge.cards.read import assumption
 from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.advertised import FAULTS, Advertised, ask
 from a2a_bridge.cli.connect import dial_options, found_at, grpc_interface, read_card_file, with_user_url
-from a2a_bridge.cli.gateway_flags import GatewayFlags, ReachFlags, UpstreamAuth
 from a2a_bridge.cli.log_setup import configure_tracing
 from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.running import builtin_or_envoy, serve_until_signal
 from a2a_bridge.cli.security import card_check
+from a2a_bridge.cli.server_flags import GatewayFlags, ReachFlags, UpstreamAuth
 from a2a_bridge.cli.server_options import ListenOptions, push_options, store_options
 from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.cli.values import Exit, file_text, parse_binding

@@ -17,9 +17,15 @@ import typer
 
 from a2a_bridge.cli.envoy import inside
 from a2a_bridge.cli.flags import CardTrustFlags
-from a2a_bridge.cli.gateway_flags import TaskAccess, UpstreamAuth
 from a2a_bridge.cli.output import fail, print_message
-from a2a_bridge.cli.server_flags import ClientCertificate, EdgeFlags, ServerFlags, ServerKind
+from a2a_bridge.cli.server_flags import (
+    ClientCertificate,
+    EdgeFlags,
+    ServerFlags,
+    ServerKind,
+    TaskAccess,
+    UpstreamAuth,
+)
 from a2a_bridge.cli.values import Exit, file_text, listen_address
 from a2a_bridge.cli.worker import Worker
 from a2a_bridge.core.addresses import ListenAddress
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
     from a2a_bridge.auth import Authentication, KeySetSource, Method
     from a2a_bridge.bindings.binding import CheckCard
     from a2a_bridge.bindings.server_tls import Part, ServerTls
-    from a2a_bridge.cli.gateway_flags import GatewayFlags
+    from a2a_bridge.cli.server_flags import GatewayFlags
     from a2a_bridge.core.service import Middleware
     from a2a_bridge.hosting import Agent
 

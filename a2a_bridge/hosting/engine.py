@@ -34,8 +34,6 @@ from a2a_bridge.hosting.agent_content import ExecutorError, direct_answer, for_a
 from a2a_bridge.hosting.decorator import Agent
 from a2a_bridge.hosting.executor import Run
 from a2a_bridge.hosting.executor_driver import EngineContext
-from a2a_bridge.hosting.forwarding import ForwardingService
-from a2a_bridge.hosting.idempotency import AlreadySentError, Idempotency
 from a2a_bridge.hosting.identifiers import two_ids
 from a2a_bridge.hosting.limits import TOO_LONG, broken_protocol_error, not_cancelable, too_late
 from a2a_bridge.hosting.live_task import OwnershipLostError
@@ -46,9 +44,17 @@ from a2a_bridge.hosting.reading import (
     TaskSnapshot,
     histories_cut,
 )
-from a2a_bridge.hosting.recovery import Recovery, can_continue
+from a2a_bridge.hosting.replicas import ForwardingService, Recovery, can_continue
 from a2a_bridge.hosting.run_registry import RunRegistry
-from a2a_bridge.hosting.sending import SHORT, Accepted, Sending, check_names, check_parts
+from a2a_bridge.hosting.sending import (
+    SHORT,
+    Accepted,
+    AlreadySentError,
+    Idempotency,
+    Sending,
+    check_names,
+    check_parts,
+)
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.webhook import WebhookResolver

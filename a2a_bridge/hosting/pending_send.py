@@ -1,6 +1,6 @@
 """Accepted messages and the responses that their senders wait for.
 
-A message that is sent twice (see `idempotency`) has one run and one PendingSend per sender.
+A message that is sent twice (see `sending`) has one run and one PendingSend per sender.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.phases import Phase, RunPhase
 from a2a_bridge.hosting.reading import TaskSnapshot
-from a2a_bridge.hosting.recovery import can_continue, resume_run
+from a2a_bridge.hosting.replicas import can_continue, resume_run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope, Stored, VersionConflictError
 

@@ -19,8 +19,14 @@ from a2a_bridge.cli import app
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile, suggestion
 from a2a_bridge.cli.connect import card_file
 from a2a_bridge.cli.flags import AgentFlags, DialFlags
-from a2a_bridge.cli.gateway_flags import AgentSettings, GatewayFlags
-from a2a_bridge.cli.server_flags import OPERATIONS, GrpcUrlForm, LogLevel, ServeFlags
+from a2a_bridge.cli.server_flags import (
+    OPERATIONS,
+    AgentSettings,
+    GatewayFlags,
+    GrpcUrlForm,
+    LogLevel,
+    ServeFlags,
+)
 from a2a_bridge.cli.settings import effective, model_of, schema
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.options import options_of

@@ -15,9 +15,9 @@ from a2a_bridge import connect
 from a2a_bridge.app.planning import VERSIONS, keeps_owners
 from a2a_bridge.auth import KeyFile
 from a2a_bridge.bindings.binding import DialOptions, TlsFiles, http_fetch
-from a2a_bridge.cli.gateway_flags import GatewayFlags, TaskAccess, UpstreamAuth
 from a2a_bridge.cli.gateway_setup import gateway_options
 from a2a_bridge.cli.security import note_task_owners
+from a2a_bridge.cli.server_flags import GatewayFlags, TaskAccess, UpstreamAuth
 from a2a_bridge.core.errors import A2AError, Reason
 from tests.auth.identity_provider import AUDIENCE, provider_running
 from tests.certificates import new_identity

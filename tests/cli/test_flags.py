@@ -23,10 +23,17 @@ from a2a_bridge.bindings.frames import Frame, shown_lines
 from a2a_bridge.cli import app
 from a2a_bridge.cli.commands import SUMMARIES, Command
 from a2a_bridge.cli.environment import read_variables
-from a2a_bridge.cli.gateway_flags import AgentSettings, ClientAuth, GatewayFlags
 from a2a_bridge.cli.output import cannot_listen
 from a2a_bridge.cli.reading import with_flags
-from a2a_bridge.cli.server_flags import ClientCertificate, LogLevel, ServedAgent, ServeFlags
+from a2a_bridge.cli.server_flags import (
+    AgentSettings,
+    ClientAuth,
+    ClientCertificate,
+    GatewayFlags,
+    LogLevel,
+    ServedAgent,
+    ServeFlags,
+)
 from a2a_bridge.cli.values import listen_address, parameters
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.masking import mask

@@ -20,10 +20,9 @@ from a2a_bridge.auth import KeyFile
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cli import reload as reload_module
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile, hand_on
-from a2a_bridge.cli.gateway_flags import GatewayFlags
 from a2a_bridge.cli.reading import Reading
 from a2a_bridge.cli.reload import Look, Reloader
-from a2a_bridge.cli.server_flags import ConfigFlags
+from a2a_bridge.cli.server_flags import ConfigFlags, GatewayFlags
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.options import flag
 from tests.cli.commands import Running, logged, serving, spawn

@@ -14,8 +14,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from a2a_bridge.cluster.bus import PollingBus
 from a2a_bridge.cluster.cluster import Cluster
-from a2a_bridge.cluster.polling import PollingBus
 from a2a_bridge.cluster.session import SessionError, session_name
 from a2a_bridge.cluster.tails import Position as TaskPosition
 from a2a_bridge.core.option_classes import EngineOptions, StoreOptions

@@ -20,7 +20,7 @@ from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import AT_REST, RUNNING, state_of
 from a2a_bridge.core.resume import number_of
-from a2a_bridge.hosting import engine, idempotency, limits, push_configs, recovery, sending
+from a2a_bridge.hosting import engine, limits, push_configs, replicas, sending
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.replica import DIRECT, Replica, Tables
 from tests.cluster.virtual_loop import Owner, VirtualLoop
@@ -483,9 +483,9 @@ def _seeded(schedule: Schedule) -> Iterator[None]:
     with (
         mock.patch.object(engine, "two_ids", two_ids),
         mock.patch.object(sending, "two_ids", two_ids),
-        mock.patch.object(idempotency, "new_id", new_id),
+        mock.patch.object(sending, "new_id", new_id),
         mock.patch.object(push_configs, "new_id", new_id),
-        mock.patch.object(recovery, "randrange", chance.randrange),
+        mock.patch.object(replicas, "randrange", chance.randrange),
         mock.patch.object(limits, "monotonic", schedule.loop.time),
     ):
         yield

@@ -11,8 +11,8 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import NotOwnerError, OwnerLostError
 from a2a_bridge.core.service import no_events
-from a2a_bridge.hosting.forwarding import ForwardingService
 from a2a_bridge.hosting.reading import TaskSnapshot
+from a2a_bridge.hosting.replicas import ForwardingService
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope
 

@@ -11,7 +11,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, NotOwnerError, OwnerLostError, Reason
 from a2a_bridge.core.service import no_events
-from a2a_bridge.hosting.forwarding import ForwardingService
+from a2a_bridge.hosting.replicas import ForwardingService
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.virtual_loop import VirtualLoop
 

@@ -18,8 +18,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from a2a_bridge.cluster import bus
 from a2a_bridge.cluster import cluster as membership
-from a2a_bridge.cluster import polling
 from a2a_bridge.cluster.bus import BusDownError, Hint, NobodyError
 from a2a_bridge.cluster.session import SECONDS, SessionError
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -101,15 +101,15 @@ class Database:
             return []
         if statement is membership.LEFT:
             return [(bool(self.orphans()),)]
-        if statement is polling.SEND:
+        if statement is bus.SEND:
             if values["recipient"] not in rows:
                 return []
             self.messages[values["id"]] = values["recipient"], values["data"]
             return [(values["id"],)]
-        if statement is polling.TAKE:
+        if statement is bus.TAKE:
             found = [one for one, (to, _) in self.messages.items() if to in values["names"]][: values["most"]]
             return [(self.messages.pop(one)[1],) for one in found]
-        if statement is polling.SWEEP:
+        if statement is bus.SWEEP:
             self.messages = {one: row for one, row in self.messages.items() if row[0] in rows}
             return []
         raise AssertionError(statement)

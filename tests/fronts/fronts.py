@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from a2a_bridge.auth import Authentication
-from a2a_bridge.cli.gateway_flags import GatewayFlags
+from a2a_bridge.cli.server_flags import GatewayFlags
 from a2a_bridge.core.addresses import ListenAddress
 from a2a_bridge.core.call import Principal
 from a2a_bridge.core.callers import Presented

@@ -11,7 +11,7 @@ import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Event, Run
-from a2a_bridge.hosting.idempotency import digest_of
+from a2a_bridge.hosting.sending import digest_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore
 from a2a_bridge.stores.ports import Scope, Store

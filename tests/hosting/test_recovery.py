@@ -10,7 +10,7 @@ import pytest
 
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.hosting import Agent, Event, Run, recovery
+from a2a_bridge.hosting import Agent, Event, Run, replicas
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.agents import ScriptedAgent
 from tests.hosting.late import LateStore, out_of_order
@@ -453,9 +453,9 @@ async def test_tasks_that_cannot_be_taken_over_hold_up_no_others(
     store: LateStore, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
     """Also if they are more than one query of orphans gives."""
-    monkeypatch.setattr(recovery, "_PORTION", 5)
-    monkeypatch.setattr(recovery, "_READ", 3)
-    monkeypatch.setattr(recovery, "_WRITTEN", 2)
+    monkeypatch.setattr(replicas, "_PORTION", 5)
+    monkeypatch.setattr(replicas, "_READ", 3)
+    monkeypatch.setattr(replicas, "_WRITTEN", 2)
     newest = await _many_killed(store, 20)
     bad = set(newest[:12])
     get_many, open_ = store.get_many, store.open
@@ -486,7 +486,7 @@ async def test_calls_do_not_wait_for_pending_takeovers(
     """Calls are answered, the newest tasks are taken over first, and a stop in the middle leaves the rest
     unchanged.
     """
-    monkeypatch.setattr(recovery, "_WRITTEN", 8)
+    monkeypatch.setattr(replicas, "_WRITTEN", 8)
     store.open_door = True
     gate, slow = Gate(), asyncio.Event()
 

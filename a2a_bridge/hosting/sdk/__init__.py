@@ -9,7 +9,6 @@ Rules:
 """
 
 from a2a_bridge.hosting.sdk.executor import adopt
-from a2a_bridge.hosting.sdk.recognition import executor_in, is_executor, remedy
-from a2a_bridge.hosting.sdk.types import SdkAgentExecutor, card_of
+from a2a_bridge.hosting.sdk.types import SdkAgentExecutor, card_of, executor_in, is_executor, remedy
 
 __all__ = ["SdkAgentExecutor", "adopt", "card_of", "executor_in", "is_executor", "remedy"]

@@ -189,7 +189,7 @@ replicas = Table(
     Column("beat", BigInteger, nullable=False),
 )
 
-#: messages between replicas that have no other bus; `cluster/polling.py` uses them
+#: messages between replicas that have no other bus; `cluster/bus.py` uses them
 messages = Table(
     "messages",
     metadata,

@@ -27,10 +27,9 @@ from filelock import FileLock, Timeout
 from sqlalchemy import URL, Connection, delete, inspect, select, text
 from sqlalchemy.exc import OperationalError
 
-from a2a_bridge.cluster.bus import Bus
+from a2a_bridge.cluster.bus import Bus, PollingBus
 from a2a_bridge.cluster.cluster import Cluster, HeartThread
 from a2a_bridge.cluster.nats_bus import NatsBus, NatsLogin
-from a2a_bridge.cluster.polling import PollingBus
 from a2a_bridge.cluster.session import REPLICA_LIMITS, PostgresSession, SessionError
 from a2a_bridge.cluster.tails import Position
 from a2a_bridge.core.errors import A2AError

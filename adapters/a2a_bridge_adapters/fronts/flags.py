@@ -9,8 +9,16 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from a2a_bridge.cli.flags import AgentFlags, BridgeKeyFlags, CardTrustFlags
-from a2a_bridge.cli.gateway_flags import GatewayFlags, ReachFlags
-from a2a_bridge.cli.server_flags import ConfigFlags, EdgeFlags, LogFormat, LogLevel, LoopKind, RuleSettings
+from a2a_bridge.cli.server_flags import (
+    ConfigFlags,
+    EdgeFlags,
+    GatewayFlags,
+    LogFormat,
+    LogLevel,
+    LoopKind,
+    ReachFlags,
+    RuleSettings,
+)
 from a2a_bridge.core.options import flag, of, table
 
 

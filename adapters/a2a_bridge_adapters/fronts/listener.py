@@ -15,8 +15,8 @@ from typing import Any
 
 import uvicorn
 
-from a2a_bridge.cli.gateway_flags import GatewayFlags
 from a2a_bridge.cli.running import IDLE_TIMEOUT
+from a2a_bridge.cli.server_flags import GatewayFlags
 from a2a_bridge.core.addresses import ListenAddress
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.fronts.callers import Application, Message, Receive, Scope, Send

@@ -20,12 +20,12 @@ from a2a_bridge.app.peer import Peer
 from a2a_bridge.app.process import stop_signals
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cli.connect import version_of
-from a2a_bridge.cli.gateway_flags import GatewayFlags, UpstreamAuth
 from a2a_bridge.cli.gateway_setup import found, gateway_options
 from a2a_bridge.cli.log_setup import configure_logging, open_logging
 from a2a_bridge.cli.output import guard
 from a2a_bridge.cli.running import reloader_of, run_on, serve_until_signal
 from a2a_bridge.cli.security import check_card, note_open
+from a2a_bridge.cli.server_flags import GatewayFlags, UpstreamAuth
 from a2a_bridge.cli.server_options import ListenOptions
 from a2a_bridge.cli.target import Target, load, parse
 from a2a_bridge.cli.values import parse_binding, use_bridge_key

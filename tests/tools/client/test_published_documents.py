@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge_tools.client.acts import is_operator, problems, stream_problems
-from a2a_bridge_tools.client.acts_documents import documents_of, each_test, step_of
+from a2a_bridge_tools.client.acts import (
+    documents_of,
+    each_test,
+    is_operator,
+    problems,
+    step_of,
+    stream_problems,
+)
 from tests.cli.commands import command
 from tests.tools.client.live import Live
 

@@ -17,9 +17,8 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.service import Event, Events
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_tools.playground.calls import Compared, Result, comparison
 from a2a_bridge_tools.playground.page import Playground
-from a2a_bridge_tools.playground.subject import Subject
+from a2a_bridge_tools.playground.subject import Compared, Result, Subject, comparison
 from tests.cli.commands import ANY_PORT, agent, card, command, serving
 from tests.patience import PATIENCE
 from tests.peers.processes import Agent, peer_agents

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from a2a_bridge_tools.check.card import card, check_serving, schema, signatures
+from a2a_bridge_tools.check.card import card, check_serving, readers, schema, signatures
 from a2a_bridge_tools.check.inspection import Finding, Inspection, Step
 from a2a_bridge_tools.check.messages import answers, message, size, stream, time_limits, webhooks
 from a2a_bridge_tools.check.network import (
@@ -23,7 +23,6 @@ from a2a_bridge_tools.check.network import (
     tcp,
     tls,
 )
-from a2a_bridge_tools.check.readers import readers
 
 STEPS: Sequence[Step] = (
     dns,

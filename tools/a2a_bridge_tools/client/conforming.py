@@ -37,8 +37,7 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client import acts, text
-from a2a_bridge_tools.client import acts_documents as acts_parsing
-from a2a_bridge_tools.client.acts_documents import documents_of, each_test, entries, request_of, step_of
+from a2a_bridge_tools.client.acts import documents_of, each_test, entries, request_of, step_of
 from a2a_bridge_tools.client.flags import ConformanceFlags
 from a2a_bridge_tools.client.reaching import (
     Session,
@@ -395,7 +394,7 @@ class TestRun:
         golden = acts.fill(step["golden_response"], self._variables)
         expected = acts.fill(step["expect_parsed"], self._variables)
         async with asyncio.timeout(STEP):
-            readings = await acts_parsing.readings(golden)
+            readings = await acts.readings(golden)
         _verify(min((acts.problems(expected, one) for one in readings), key=len))
 
     def _keep(self, name: str, answer: Any, capture: Mapping[str, str]) -> None:

@@ -47,9 +47,8 @@ from a2a_bridge_tools.check.inspection import Inspection
 from a2a_bridge_tools.check.table import count_warnings, inspect, is_ok, step
 from a2a_bridge_tools.client.equivalents import format_request, request_of_call
 from a2a_bridge_tools.client.flags import EquivalentKind
-from a2a_bridge_tools.playground.calls import Asked, make, operations
 from a2a_bridge_tools.playground.exchange import Exchange, History, error_tree
-from a2a_bridge_tools.playground.subject import Subject
+from a2a_bridge_tools.playground.subject import Asked, Subject, make, operations
 
 # Below `a2a_bridge`, whose level and format the command sets.
 logger = logging.getLogger("a2a_bridge.cli.playground.server")
