@@ -24,7 +24,6 @@ from a2a_bridge.app.serving import Server, Shared
 from a2a_bridge.bindings.binding import (
     DialOptions,
     Host,
-    HostOptions,
     ListenAddress,
 )
 from a2a_bridge.cards import Candidate, interface
@@ -85,10 +84,9 @@ def hosted(
     """
 
     def open_server(shared: Shared) -> AbstractAsyncContextManager[Server]:
-        own = options_of(name, options, shared.options)
-        served = interfaces_of(name, interfaces, names, at_root=at_root)
-        return serve_agent(agent, served, own, shared=shared)
+        return serve_agent(agent, served, options_of(name, options, shared.options), shared=shared)
 
+    served = interfaces_of(name, interfaces, names, at_root=at_root)
     return AgentEntry(name, open_server, names, at_root)
 
 
@@ -107,9 +105,9 @@ def remote(
 
     def open_server(shared: Shared) -> AbstractAsyncContextManager[Server]:
         own = options_of(name, options, shared.options)
-        served = interfaces_of(name, interfaces, names, at_root=at_root)
         return serve_gateway(card, candidates, served, own, dial_options, shared=shared)
 
+    served = interfaces_of(name, interfaces, names, at_root=at_root)
     return AgentEntry(name, open_server, names, at_root)
 
 
@@ -166,10 +164,6 @@ class Running:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def wrap(self, service: Service) -> Service:
-        """Middleware that counts calls."""
-        return Counted(service, self)
-
     def begin(self) -> None:
         self._count += 1
         self._idle.clear()
@@ -186,7 +180,7 @@ class Running:
 
 
 class Counted:
-    """A service whose calls are counted."""
+    """A service whose calls are counted; a middleware."""
 
     def __init__(self, service: Service, running: Running) -> None:
         self._service = service
@@ -211,12 +205,9 @@ class Counted:
 
 @dataclass(eq=False)
 class Member:
-    """One agent: its part of the hosts, and its task. Implements runtime.Shared."""
+    """One agent: its part of the hosts, and its task."""
 
     entry: AgentEntry
-    options: ServeOptions
-    grpc_here: Callable[[], bool] | None
-    part: Callable[[Member, str, ListenAddress, HostOptions], Host | None]
     running: Running = field(default_factory=Running)
     #: set when everything is mounted, and when the agent is served; both when the first attempt has failed
     mounted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -235,16 +226,6 @@ class Member:
     task: asyncio.Task[None] | None = None
     #: seconds for running calls when it leaves
     grace: float = 0.0
-
-    @property
-    def prefix(self) -> str:
-        return "" if self.entry.at_root else f"{PATH}/{self.entry.name}"
-
-    def host(self, family: str, address: ListenAddress, options: HostOptions) -> Host | None:
-        return self.part(self, family, address, options)
-
-    def wrap(self, service: Service) -> Service:
-        return self.running.wrap(service)
 
 
 class GrpcPart:

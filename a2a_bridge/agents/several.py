@@ -24,6 +24,7 @@ from a2a_bridge.agents.member import (
     PATH,
     SHARED,
     AgentEntry,
+    Counted,
     Directory,
     GrpcPart,
     Member,
@@ -35,7 +36,7 @@ from a2a_bridge.app.admin import admin_listener, announce
 from a2a_bridge.app.agent import opened_as
 from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.app.runtime import Lifetime
-from a2a_bridge.app.serving import add_metrics
+from a2a_bridge.app.serving import Shared, add_metrics
 from a2a_bridge.bindings.binding import (
     ApplicationHost,
     DocumentHost,
@@ -242,9 +243,7 @@ class Agents:
 
     def _begin(self, entry: AgentEntry) -> Member:
         """Begins to open an agent."""
-        host = self._application
-        here = None if host is None else lambda: bool(host.trailers)
-        member = Member(entry, self._options, here, self._part)
+        member = Member(entry)
 
         async def started() -> None:
             member.mounted.set()
@@ -257,6 +256,17 @@ class Agents:
         member.task = asyncio.create_task(self._live(member), name=f"agent {entry.name}")
         self._coming.add(member)
         return member
+
+    def _shared(self, member: Member) -> Shared:
+        """The part of the hosts that belongs to an agent."""
+        host, entry = self._application, member.entry
+        return Shared(
+            self._options,
+            "" if entry.at_root else f"{PATH}/{entry.name}",
+            None if host is None else lambda: bool(host.trailers),
+            lambda service: Counted(service, member.running),
+            partial(self._part, member),
+        )
 
     def _part(self, member: Member, family: str, address: ListenAddress, options: HostOptions) -> Host | None:
         if address != SHARED or (family == "grpc" and self._grpc is None):
@@ -273,7 +283,7 @@ class Agents:
         name, pause = member.entry.name, _FIRST_PAUSE
         while not member.leaving.is_set():
             try:
-                async with member.entry.opening(member) as server:
+                async with member.entry.opening(self._shared(member)) as server:
                     member.server = server
                     if pause > _FIRST_PAUSE:
                         logger.warning("agent %s can be reached now", name)

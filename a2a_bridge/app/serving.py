@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Protocol, cast
+from typing import cast
 
 from a2a_bridge.app.admin import Admin, announce
 from a2a_bridge.app.planning import (
@@ -78,31 +78,20 @@ _log = logging.getLogger("a2a_bridge.serving")
 _OWN = (JSONRPC, HTTP_JSON, GRPC)
 
 
-class Shared(Protocol):
+@dataclass(frozen=True, slots=True)
+class Shared:
     """The part of hosts that several agents share which belongs to one agent. Its owner starts the hosts."""
 
-    @property
-    def options(self) -> ServeOptions:
-        """The options of the server."""
-        ...
-
-    @property
-    def prefix(self) -> str:
-        """Its path."""
-        ...
-
-    @property
-    def grpc_here(self) -> Callable[[], bool] | None:
-        """See `Advertisement`."""
-        ...
-
-    def wrap(self, service: Service) -> Service:
-        """Middleware around everything of the agent."""
-        ...
-
-    def host(self, family: str, address: ListenAddress, options: HostOptions) -> Host | None:
-        """The agent's part of a host; None for a host of its own."""
-        ...
+    #: of the server
+    options: ServeOptions
+    #: the path of the agent
+    prefix: str
+    #: see `Advertisement`
+    grpc_here: Callable[[], bool] | None
+    #: middleware around everything of the agent
+    wrap: Middleware
+    #: the agent's part of a host; None for a host of its own
+    host: Callable[[str, ListenAddress, HostOptions], Host | None]
 
 
 class Remembered:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from a2a_bridge.cli.security import note_open
 from a2a_bridge.cli.server_flags import ServeFlags, check_target
 from a2a_bridge.cli.values import use_bridge_key
 from a2a_bridge.cli.worker import Worker
+
+if TYPE_CHECKING:
+    from a2a_bridge.cli.reload import Reloader
 
 
 @with_flags
@@ -45,7 +48,7 @@ def serve(
     from a2a_bridge.cli import loopback_bus, workers
     from a2a_bridge.cli.log_setup import configure_logging
     from a2a_bridge.cli.output import guard
-    from a2a_bridge.cli.running import builtin_or_envoy, reloader_of, run_on, serve_until_signal
+    from a2a_bridge.cli.running import reloader_of, run_on
 
     configure_logging(flags)
     reloader = reloader_of(context)
@@ -63,17 +66,24 @@ def serve(
 
         raise workers.supervise(flags, reloader, bus, check=check, code=code)
 
-    from a2a_bridge.app import runtime
-    from a2a_bridge.cli.advertised import Advertised
-    from a2a_bridge.cli.server_options import load_agent
-
     use_bridge_key(flags.bridge_key)
     if target is None and not flags.exec:
         from a2a_bridge.cli.configured_agents import SERVE, serve_all
 
         with guard("the agents"):
             run_on(flags.loop, serve_all(SERVE, flags, reloader))
-        return
+    else:
+        serve_one(target, flags, reloader)
+
+
+def serve_one(target: str | None, flags: ServeFlags, reloader: Reloader | None = None) -> None:
+    """Serves one agent until a signal. target: None for a program. Raises typer.Exit, typer.BadParameter."""
+    from a2a_bridge.app import runtime
+    from a2a_bridge.cli.advertised import Advertised
+    from a2a_bridge.cli.output import guard
+    from a2a_bridge.cli.running import builtin_or_envoy, run_on, serve_until_signal
+    from a2a_bridge.cli.server_options import load_agent
+
     with guard(target or "the program"):
         agent, listening = load_agent(target, flags)
         if (worker := Worker.of_environment()) is not None:

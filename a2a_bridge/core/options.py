@@ -139,7 +139,7 @@ def flag(
     return made
 
 
-def of(group: type, name: str, **changes: Any) -> Any:
+def of(group: type, name: str, /, **changes: Any) -> Any:
     """An option that a class of the library has: with its default and its description. changes: of these; the
     default can have another type, and then stands for the default of the library.
     """

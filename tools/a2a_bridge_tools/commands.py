@@ -17,7 +17,7 @@ from a2a_bridge.cli.flags import DialFlags, Output, OutputFlags
 from a2a_bridge.cli.reading import with_flags
 from a2a_bridge.cli.server_flags import LogLevel, LoopKind, ServeFlags, ServerFlags
 from a2a_bridge.cli.values import Exit
-from a2a_bridge.core.options import flag
+from a2a_bridge.core.options import flag, of
 
 _AGENT = "a2a_bridge_tools.demo_agent:agent"
 
@@ -26,16 +26,18 @@ _AGENT = "a2a_bridge_tools.demo_agent:agent"
 class DemoFlags:
     """The flags of `server`."""
 
-    http: str = flag("127.0.0.1:8080", "Listen here for JSON-RPC and HTTP+JSON.", "HOST:PORT")
-    grpc: str = flag("127.0.0.1:50051", "Listen here for gRPC.", "HOST:PORT")
-    push_allow: list[str] | None = flag(
-        None,
-        "Allow webhooks at this private host or network; default: this machine. May be repeated.",
-        "HOST|NETWORK",
+    http: str = of(ServeFlags, "http", help="Listen here for JSON-RPC and HTTP+JSON.")
+    grpc: str = of(ServeFlags, "grpc", help="Listen here for gRPC.")
+    push_allow: list[str] | None = of(
+        ServeFlags,
+        "push_allow",
+        help="Allow webhooks at this private host or network; default: this machine. May be repeated.",
     )
-    ui: bool = flag(False, "Serve the playground, a page to call and inspect the agent, on this machine.")
-    ui_listen: str = flag("127.0.0.1:0", "Address of --ui.", "HOST:PORT")
-    log_level: LogLevel = flag(LogLevel.WARNING, "Log level on stderr.")
+    ui: bool = of(
+        ServeFlags, "ui", help="Serve the playground, a page to call and inspect the agent, on this machine."
+    )
+    ui_listen: str = of(ServeFlags, "ui_listen", help="Address of --ui.")
+    log_level: LogLevel = of(ServeFlags, "log_level")
 
 
 @with_flags
@@ -51,33 +53,13 @@ def server(*, flags: DemoFlags) -> None:
 
       a2a-bridge send -a :8080 "tck-input-required"
     """
-    from a2a_bridge.app import runtime
     from a2a_bridge.cli.log_setup import configure_logging
-    from a2a_bridge.cli.output import guard
-    from a2a_bridge.cli.running import builtin_or_envoy, launch_of, run_on, serve_until_signal
-    from a2a_bridge.cli.server_options import load_agent
+    from a2a_bridge.cli.serve import serve_one
 
-    served = ServeFlags(
-        http=flags.http,
-        grpc=flags.grpc,
-        log_level=flags.log_level,
-        push_allow=flags.push_allow or ["127.0.0.0/8", "::1"],
-        store="memory://",
-        ui=flags.ui,
-        ui_listen=flags.ui_listen,
-    )
+    webhooks = flags.push_allow or ["127.0.0.0/8", "::1"]
+    served = ServeFlags(**{**vars(flags), "push_allow": webhooks, "store": "memory://"})
     configure_logging(served)
-    with guard(_AGENT):
-        agent, listening = load_agent(_AGENT, served)
-        options, interfaces = listening.options, listening.interfaces
-        opening = builtin_or_envoy(
-            lambda: runtime.serve_agent(agent, interfaces, options),
-            lambda: runtime.asgi(agent, interfaces, options),
-            interfaces,
-            served.drain_window,
-        )
-        grace, launch = served.timeout_graceful_shutdown, launch_of(served)
-        run_on(served.loop, serve_until_signal(opening, grace, listening.counting, playground=launch))
+    serve_one(_AGENT, served)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +73,7 @@ class UiFlags(DialFlags):
         variable="",
         group="Process",
     )
-    log_level: LogLevel = flag(LogLevel.WARNING, "Log level on stderr.", group="Process")
+    log_level: LogLevel = of(ServeFlags, "log_level")
 
 
 @with_flags

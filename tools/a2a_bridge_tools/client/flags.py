@@ -13,9 +13,10 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
+from a2a_bridge.cli import config
 from a2a_bridge.cli.flags import AgentFlags, BridgeKeyFlags, CardTrustFlags, Output
 from a2a_bridge.cli.specification import OPTIONS
-from a2a_bridge.core.options import CLIENT_PREFIX, flag
+from a2a_bridge.core.options import CLIENT_PREFIX, flag, of
 
 _T = TypeVar("_T")
 
@@ -50,6 +51,32 @@ def official(
         *row.shown,
         aliases=row.names[1:],
         variable=row.variable_name,
+        group=group,
+        least=least,
+        common=True,
+        secret=secret,
+    )
+
+
+def ours(
+    default: _T,
+    explanation: str,
+    metavar: str | None = None,
+    *names: str,
+    group: str = "",
+    least: float | None = None,
+    secret: bool = False,
+    variable: str = "",
+) -> _T:
+    """An option that the specification does not have, by default without a variable. The rest is as for
+    `flag`.
+    """
+    return flag(
+        default,
+        explanation,
+        metavar,
+        *names,
+        variable=variable,
         group=group,
         least=least,
         common=True,
@@ -95,13 +122,8 @@ class ClientFlags(AgentFlags, BridgeKeyFlags):
         "KEY:VALUE|KEY:@FILE",
         secret=True,
     )
-    extension: list[str] | None = flag(
-        None,
-        "Declare that you know this extension of A2A; may be repeated.",
-        "URI",
-        variable="",
-        group="Agent",
-        common=True,
+    extension: list[str] | None = ours(
+        None, "Declare that you know this extension of A2A; may be repeated.", "URI", group="Agent"
     )
     insecure: bool = official("insecure", False, "Do not verify certificates; for development only.")
     timeout: float | None = official(
@@ -117,26 +139,11 @@ class ClientFlags(AgentFlags, BridgeKeyFlags):
     debug: bool = official(
         "debug", False, "Show the frames on the wire on stderr, without credentials.", group="Result"
     )
-    as_command: EquivalentKind | None = flag(
-        None,
-        "Print the equivalent command or program, and send nothing.",
-        None,
-        "--as",
-        variable="",
-        group="Result",
-        common=True,
+    as_command: EquivalentKind | None = ours(
+        None, "Print the equivalent command or program, and send nothing.", None, "--as", group="Result"
     )
-    dry_run: bool = flag(
-        False, "Print the request, and send nothing.", variable="", group="Result", common=True
-    )
-    record: Path | None = flag(
-        None,
-        "Record calls and frames in this file (NDJSON).",
-        "FILE",
-        variable="",
-        group="Result",
-        common=True,
-    )
+    dry_run: bool = ours(False, "Print the request, and send nothing.", group="Result")
+    record: Path | None = ours(None, "Record calls and frames in this file (NDJSON).", "FILE", group="Result")
     env_file: Path | None = official(
         "env_file",
         None,
@@ -247,68 +254,31 @@ class TaskListFlags(ClientFlags):
     """The flags of `task list`."""
 
     context_id: str = official("context_id", "", "Only tasks of this context.", "ID", group="Task")
-    status: str = flag(
-        "", "Only tasks in this state, such as working.", "STATE", variable="", group="Task", common=True
+    status: str = ours("", "Only tasks in this state, such as working.", "STATE", group="Task")
+    page_size: int | None = ours(None, "Tasks of a page.", "N", group="Task", least=1)
+    page_token: str = ours(
+        "", "The page to begin with: `Next page` of the one before.", "TOKEN", group="Task"
     )
-    page_size: int | None = flag(
-        None, "Tasks of a page.", "N", variable="", group="Task", common=True, least=1
-    )
-    page_token: str = flag(
-        "",
-        "The page to begin with: `Next page` of the one before.",
-        "TOKEN",
-        variable="",
-        group="Task",
-        common=True,
-    )
-    all_pages: bool = flag(
-        False, "Get the pages that follow, too.", None, "--all", variable="", group="Task", common=True
-    )
+    all_pages: bool = ours(False, "Get the pages that follow, too.", None, "--all", group="Task")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DownloadFlags(ClientFlags):
     """The flags of `task download`."""
 
-    output_dir: Path = flag(
-        Path(), "Folder for the artifacts; it is made.", "DIR", variable="", group="Task", common=True
-    )
-    overwrite: bool = flag(False, "Overwrite files.", variable="", group="Task", common=True)
+    output_dir: Path = ours(Path(), "Folder for the artifacts; it is made.", "DIR", group="Task")
+    overwrite: bool = ours(False, "Overwrite files.", group="Task")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PushConfigFlags(ClientFlags):
     """The flags of `task push-config create`."""
 
-    url: str = flag("", "The webhook.", "URL", variable="", group="Task", common=True)
-    config_id: str = flag(
-        "", "Id of the configuration; default: the agent's.", "ID", variable="", group="Task", common=True
-    )
-    token: str = flag(
-        "",
-        "Token that each notification carries.",
-        "TOKEN|@FILE",
-        variable="",
-        group="Task",
-        common=True,
-        secret=True,
-    )
-    listen: str = flag(
-        "",
-        "Be the webhook: listen here and print what arrives.",
-        "HOST:PORT",
-        variable="",
-        group="Task",
-        common=True,
-    )
-    listen_url: str = flag(
-        "",
-        "URL of --listen for the agent; default: as it listens.",
-        "URL",
-        variable="",
-        group="Task",
-        common=True,
-    )
+    url: str = ours("", "The webhook.", "URL", group="Task")
+    config_id: str = ours("", "Id of the configuration; default: the agent's.", "ID", group="Task")
+    token: str = ours("", "Token that each notification carries.", "TOKEN|@FILE", group="Task", secret=True)
+    listen: str = ours("", "Be the webhook: listen here and print what arrives.", "HOST:PORT", group="Task")
+    listen_url: str = ours("", "URL of --listen for the agent; default: as it listens.", "URL", group="Task")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,13 +286,8 @@ class CompareFlags(ClientFlags):
     """The flags of `compare`."""
 
     stream: bool = official("stream", False, "Compare the events of streams.", group="Result")
-    replay: Path | None = flag(
-        None,
-        "Send the calls of this record instead of TEXT.",
-        "FILE",
-        variable="",
-        group="Message",
-        common=True,
+    replay: Path | None = ours(
+        None, "Send the calls of this record instead of TEXT.", "FILE", group="Message"
     )
 
 
@@ -330,7 +295,7 @@ class CompareFlags(ClientFlags):
 class ShowFlags(SendFlags):
     """The flags of `config show`."""
 
-    origin: bool = flag(False, "Show where each value comes from.", variable="", group="Result", common=True)
+    origin: bool = of(config.ShowFlags, "origin", group="Result", common=True)
 
 
 class LoginFlow(str, Enum):  # noqa: UP042
@@ -344,53 +309,27 @@ class LoginFlow(str, Enum):  # noqa: UP042
 class LoginFlags(ClientFlags):
     """The flags of `auth login`."""
 
-    flow: LoginFlow | None = flag(
-        None,
-        "The flow; default: client-credentials with --client-secret, else device.",
-        variable="",
-        common=True,
+    flow: LoginFlow | None = ours(
+        None, "The flow; default: client-credentials with --client-secret, else device."
     )
-    client_id: str = flag(
-        "", "Your client id at the provider.", "ID", variable=f"{CLIENT_PREFIX}CLIENT_ID", common=True
-    )
-    client_secret: str = flag(
+    client_id: str = ours("", "Your client id at the provider.", "ID", variable=f"{CLIENT_PREFIX}CLIENT_ID")
+    client_secret: str = ours(
         "",
         f"Your client secret; {_VISIBLE} A2ACLI_CLIENT_SECRET, or @FILE.",
         "SECRET|@FILE",
         variable=f"{CLIENT_PREFIX}CLIENT_SECRET",
-        common=True,
         secret=True,
     )
-    scope: list[str] | None = flag(
-        None,
-        "Scope to ask for; may be repeated. Default: all that the card names.",
-        "SCOPE",
-        variable="",
-        common=True,
+    scope: list[str] | None = ours(
+        None, "Scope to ask for; may be repeated. Default: all that the card names.", "SCOPE"
     )
-    issuer: str = flag(
-        "",
-        "Provider (OpenID Connect, OAuth 2); default: the one of the card.",
-        "URL",
-        variable="",
-        common=True,
-    )
-    resource: str = flag(
-        "",
-        "Agent that the token is for, as the provider names it (RFC 8707).",
-        "URI",
-        variable="",
-        common=True,
-    )
+    issuer: str = ours("", "Provider (OpenID Connect, OAuth 2); default: the one of the card.", "URL")
+    resource: str = ours("", "Agent that the token is for, as the provider names it (RFC 8707).", "URI")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConformanceFlags(ClientFlags):
     """The flags of `conformance`."""
 
-    suite: Path | None = flag(
-        None, "Documents to run: a file, or a folder with *.acts.yaml.", "PATH", variable="", common=True
-    )
-    only: list[str] | None = flag(
-        None, "Only tests whose id begins so; may be repeated.", "ID", variable="", common=True
-    )
+    suite: Path | None = ours(None, "Documents to run: a file, or a folder with *.acts.yaml.", "PATH")
+    only: list[str] | None = ours(None, "Only tests whose id begins so; may be repeated.", "ID")
