@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from types import NoneType
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 from a2a_bridge.auth import Authentication, LiveRules, Rule
@@ -27,9 +27,6 @@ from a2a_bridge.middleware.tracing import Tracing
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
 from a2a_bridge.stores.ports import Store
-
-TaskAccess = Literal["own", "unowned", "all"]
-
 
 _ADDRESS = 'an address such as ListenAddress("127.0.0.1", 8080)'
 _TEXT, _TEXTS = "text", 'a tuple such as ("JSONRPC",)'
@@ -118,9 +115,6 @@ class ServeOptions(ServeValues):
     upstream: UpstreamOptions = field(default_factory=UpstreamOptions)
     #: name of the agent on a server with several, for access rules; see `serve_agents`
     name: str = ""
-    #: the tasks that a caller of a gateway reaches, if the agent cannot tell callers apart (`keeps_owners`):
-    #: "own": tasks that the caller began; "unowned": also tasks without a known owner; "all": not checked
-    task_access: TaskAccess = "own"
 
     def __post_init__(self) -> None:
         """Raises TypeError for a field of another type, ValueError for a value that cannot be served."""

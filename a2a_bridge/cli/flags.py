@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from a2a_bridge.core.option_classes import DialValues, TlsFileValues
+from a2a_bridge.core.option_classes import CardTrustValues, DialValues, TlsFileValues
 from a2a_bridge.core.options import flag, of
 
 
@@ -126,18 +126,6 @@ class AgentFlags(DialFlags):
 class CardTrustFlags:
     """Which signatures of an agent's card are trusted."""
 
-    card_keys: list[str] | None = flag(
-        None,
-        "Keys (JWKS) that verify the agent's signed card; may be repeated.",
-        "FILE|URL",
-        group="Security",
-    )
-    card_jku_host: list[str] | None = flag(
-        None,
-        "Allow signatures of the card to name keys at this host, over https; may be repeated.",
-        "HOST",
-        group="Security",
-    )
-    require_signed_card: bool = flag(
-        False, "Reject a card without a valid signature, at the start and later.", group="Security"
-    )
+    card_keys: list[str] | None = of(CardTrustValues, "keys", default=None)
+    card_jku_host: list[str] | None = of(CardTrustValues, "jku_hosts", default=None)
+    require_signed_card: bool = of(CardTrustValues, "required")

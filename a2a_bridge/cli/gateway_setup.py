@@ -286,12 +286,7 @@ def with_upstream(
         **taken(UpstreamValues, flags),
     )
     passes = flags.upstream_auth is UpstreamAuth.PASS_THROUGH
-    return replace(
-        options,
-        upstream=upstream,
-        pass_credentials=options.pass_credentials or passes,
-        task_access=flags.task_access.value,
-    )
+    return replace(options, upstream=upstream, pass_credentials=options.pass_credentials or passes)
 
 
 def _credentials(flags: ReachFlags, parameters: Mapping[str, str], ca: str) -> UpstreamCredentials | None:

@@ -29,7 +29,7 @@ from a2a_bridge.cli.server_flags import (
 from a2a_bridge.cli.values import Exit, file_text, listen_address
 from a2a_bridge.cli.worker import Worker
 from a2a_bridge.core.addresses import ListenAddress
-from a2a_bridge.core.option_classes import JwtValues, ServerTlsValues
+from a2a_bridge.core.option_classes import CardTrustValues, JwtValues, ServerTlsValues
 from a2a_bridge.core.options import taken, texts
 
 if TYPE_CHECKING:
@@ -257,16 +257,16 @@ def card_check(flags: CardTrustFlags, ca: Path | None) -> CheckCard | None:
     from a2a_bridge.auth import KeySetSource
     from a2a_bridge.auth.card_trust import CardTrust
 
-    keys, hosts = flags.card_keys or (), flags.card_jku_host or ()
-    if not keys and not hosts:
-        if flags.require_signed_card:
+    options = CardTrustValues(**taken(CardTrustValues, flags))
+    if not options.keys and not options.jku_hosts:
+        if options.required:
             raise typer.BadParameter(
                 "needs --card-keys FILE|URL, or --card-jku-host HOST", param_hint="--require-signed-card"
             )
         return None
     try:
-        trust = CardTrust(keys, required=flags.require_signed_card, jku_hosts=hosts, ca=str(ca or ""))
-        for source in keys:
+        trust = CardTrust(**taken(CardTrustValues, flags), ca=str(ca or ""))
+        for source in options.keys:
             check_key_file(KeySetSource(source, source), source, "--card-keys")
     except (ValueError, ImportError) as error:
         raise typer.BadParameter(str(error), param_hint="--card-keys") from None

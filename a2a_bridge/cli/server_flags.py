@@ -498,11 +498,7 @@ class ReachFlags:
     affinity: bool = of(UpstreamValues, "affinity")
     retries: int = of(UpstreamValues, "retries")
     card_refresh: float = of(UpstreamValues, "card_refresh")
-    task_access: TaskAccess = flag(
-        TaskAccess.OWN,
-        "Tasks that a caller reaches, if the agent cannot tell callers apart.",
-        group="Authentication",
-    )
+    task_access: TaskAccess = of(ServeValues, "task_access", default=TaskAccess.OWN)
 
 
 @dataclass(frozen=True, kw_only=True)

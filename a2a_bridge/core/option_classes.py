@@ -24,6 +24,9 @@ CertReqs = Literal["required", "optional"]
 #: how a client proves its identity: `client_secret_basic`, `client_secret_post`, or as the issuer says
 ClientMethod = Literal["", "basic", "post"]
 
+#: the tasks that a caller of a gateway reaches
+TaskAccess = Literal["own", "unowned", "all"]
+
 #: how gRPC interfaces are written in the members of 0.x: as `host:port` around a URL; as both with the URL
 #: last; as `host:port` only; or as URL only. `http` writes URLs in the members of 1.0 too, for readers that
 #: want all interfaces to be URLs
@@ -348,6 +351,24 @@ class TlsFileValues:
 
 
 @dataclass(frozen=True, slots=True)
+class CardTrustValues:
+    """Which signatures of an agent's card are trusted: see `CardTrust`."""
+
+    keys: tuple[str, ...] = flag(
+        (), "Keys (JWKS) that verify the agent's signed card; may be repeated.", "FILE|URL", group="Security"
+    )
+    jku_hosts: tuple[str, ...] = flag(
+        (),
+        "Allow signatures of the card to name keys at this host, over https; may be repeated.",
+        "HOST",
+        group="Security",
+    )
+    required: bool = flag(
+        False, "Reject a card without a valid signature, at the start and later.", group="Security"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class JwtValues:
     """Which JWTs identify callers: see `BearerTokens`, and `KeySetSource` for their keys."""
 
@@ -530,6 +551,10 @@ class ServeValues:
         "Protocol versions of the card; default: all served versions in one document.",
         "VERSION,…",
         group="Card",
+    )
+    #: "own": tasks that the caller began; "unowned": also tasks without a known owner; "all": not checked
+    task_access: TaskAccess = flag(
+        "own", "Tasks that a caller reaches, if the agent cannot tell callers apart.", group="Authentication"
     )
     grace: float = flag(
         10.0, "Time for running calls to finish after SIGTERM.", "SECONDS", least=0, group="Process"
