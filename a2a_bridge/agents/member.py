@@ -21,11 +21,7 @@ from typing import Any
 from a2a_bridge.app.planning import EVERYTHING, ServeOptions
 from a2a_bridge.app.runtime import serve_agent, serve_gateway
 from a2a_bridge.app.serving import Server, Shared
-from a2a_bridge.bindings.binding import (
-    DialOptions,
-    Host,
-    ListenAddress,
-)
+from a2a_bridge.bindings.binding import DialOptions, Host, ListenAddress
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.cards.build import host_of
 from a2a_bridge.cards.page import list_page

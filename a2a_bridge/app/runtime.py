@@ -26,14 +26,7 @@ from a2a_bridge.app.agent import (
 )
 from a2a_bridge.app.gateway import GatewayApp, build_offered_card, follow_card, gateway_app
 from a2a_bridge.app.peer import Peer
-from a2a_bridge.app.planning import (
-    EVERYTHING,
-    ServeOptions,
-    identifies,
-    keeps_owners,
-    list_dialects,
-    place,
-)
+from a2a_bridge.app.planning import EVERYTHING, ServeOptions, identifies, keeps_owners, list_dialects, place
 from a2a_bridge.app.serving import (
     Remembered,
     Served,
@@ -63,13 +56,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.kinds import Kinds, check_options, check_values, require
 from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.dialects import KNOWN, by_version
-from a2a_bridge.gateway import (
-    Dial,
-    UpstreamOptions,
-    add_polyfill,
-    dial_failover,
-    legacy,
-)
+from a2a_bridge.gateway import Dial, UpstreamOptions, add_polyfill, dial_failover, legacy
 from a2a_bridge.gateway.cards import CardReading
 from a2a_bridge.gateway.credentials import TokenExchange, add_credentials, note_mismatch
 from a2a_bridge.gateway.destinations import Destinations, place_of

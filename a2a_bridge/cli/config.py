@@ -17,6 +17,7 @@ import typer
 from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile
 from a2a_bridge.cli.flags import Output, OutputFlags
+from a2a_bridge.cli.output import data, document, fail
 from a2a_bridge.cli.reading import Reading, with_flags
 from a2a_bridge.cli.values import Exit
 from a2a_bridge.core.extras import missing_tools
@@ -55,7 +56,6 @@ def check(
 
       a2a-bridge config check bridge.toml
     """
-    from a2a_bridge.cli.output import data, document, fail
     from a2a_bridge.cli.settings import effective
 
     try:
@@ -111,7 +111,6 @@ def show_options(
     """Prints the effective options of a command. command and file: as for `reading_of`. origin: whether to
     print where each value comes from. Raises typer.BadParameter.
     """
-    from a2a_bridge.cli.output import data, document
     from a2a_bridge.cli.reading import literal, rows
 
     listed = list(rows(reading_of(context, command, file)))
@@ -138,7 +137,6 @@ def schema(
 
       a2a-bridge config schema gateway > gateway.schema.json
     """
-    from a2a_bridge.cli.output import data
     from a2a_bridge.cli.settings import schema as schema_of
 
     data(json.dumps(schema_of(_command(context, command).callback.group), indent=2, ensure_ascii=False))

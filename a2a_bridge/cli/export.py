@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import typer
 
 from a2a_bridge.cli.commands import Command, command_group
+from a2a_bridge.cli.output import data, print_message
 from a2a_bridge.cli.reading import with_flags
 from a2a_bridge.cli.server_flags import ServerFlags, ServerKind
 from a2a_bridge.cli.values import listen_address
@@ -82,7 +83,6 @@ def envoy(context: typer.Context, *, flags: EnvoyExportFlags) -> None:
     import json
 
     from a2a_bridge.cli.envoy.front import front
-    from a2a_bridge.cli.output import data, print_message
 
     served = _replica_flags(context, flags.config)
     options = front_options(flags, served)

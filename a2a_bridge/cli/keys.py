@@ -13,6 +13,7 @@ import typer
 
 from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.flags import Output, OutputFlags
+from a2a_bridge.cli.output import columns, data, document, fail
 from a2a_bridge.cli.reading import with_flags
 from a2a_bridge.cli.values import Exit, parse_time
 from a2a_bridge.core.options import PREFIX, flag
@@ -55,7 +56,6 @@ def create(*, file: KeysFile, key_id: KeyId, flags: CreateFlags) -> None:
       a2a-bridge keys create --file keys.json --id ci --scope send --expires 90d
     """
     from a2a_bridge.auth import KeyFile
-    from a2a_bridge.cli.output import data, document
 
     expires = time.time() + parse_time(flags.expires, "--expires") if flags.expires else None
     with _explain_errors(file):
@@ -78,7 +78,6 @@ def list_(*, file: KeysFile, flags: OutputFlags) -> None:
       a2a-bridge keys list --file keys.json
     """
     from a2a_bridge.auth import KeyFile
-    from a2a_bridge.cli.output import columns, data, document
 
     with _explain_errors(file):
         records = list(KeyFile(file).read().values())
@@ -102,7 +101,6 @@ def revoke(*, file: KeysFile, key_id: KeyId, flags: OutputFlags) -> None:
       a2a-bridge keys revoke --file keys.json --id ci
     """
     from a2a_bridge.auth import KeyFile
-    from a2a_bridge.cli.output import data, document
 
     with _explain_errors(file):
         record = KeyFile(file).revoke(key_id)
@@ -116,8 +114,6 @@ def revoke(*, file: KeysFile, key_id: KeyId, flags: OutputFlags) -> None:
 def _explain_errors(file: Path) -> Iterator[None]:
     """Turns errors of the file into messages and exit codes."""
     from filelock import Timeout
-
-    from a2a_bridge.cli.output import fail
 
     try:
         yield

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from a2a_bridge.cli.flags import Output, OutputFlags
+from a2a_bridge.cli.output import data, decide_json, document
 from a2a_bridge.cli.reading import with_flags
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ def peers(
 
       a2a-bridge peers a2a-go-0.3 --json
     """
-    from a2a_bridge.cli.output import data, decide_json, document
     from a2a_bridge.cli.values import parse_peer
     from a2a_bridge.peers import find_profile, profiles
 

@@ -30,12 +30,7 @@ from pydantic import (
     create_model,
 )
 from pydantic_core import ErrorDetails
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile, Place, Problem, suggestion
 from a2a_bridge.cli.values import plain_secret, text_or_file

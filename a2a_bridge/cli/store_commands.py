@@ -18,6 +18,7 @@ import typer
 
 from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.flags import Output, OutputFlags, StoreKeyFlags
+from a2a_bridge.cli.output import columns, data, document, fail, not_opened, print_message
 from a2a_bridge.cli.reading import with_flags
 from a2a_bridge.cli.values import Exit
 from a2a_bridge.core.options import PREFIX, flag
@@ -97,7 +98,6 @@ def check(store: StoreArgument, *, flags: OutputFlags) -> None:
 @contextmanager
 def _connect_alone(store: str, *, writes: bool) -> Iterator[Connection]:
     """A transaction of `db`. To change the tables of a SQLite file, no other process may use it."""
-    from a2a_bridge.cli.output import fail, not_opened
     from a2a_bridge.stores import StoreOpenError
     from a2a_bridge.stores.sql.database import parse
     from a2a_bridge.stores.sql.store import lock_file, report_errors, touch
@@ -122,19 +122,16 @@ def _connect_alone(store: str, *, writes: bool) -> Iterator[Connection]:
 
 
 def _of_something_else() -> typer.Exit:
-    from a2a_bridge.cli.output import fail
 
     return fail(Exit.USAGE, "the database has tables of another program", "a separate database")
 
 
 def _newer(found: str) -> typer.Exit:
-    from a2a_bridge.cli.output import fail
 
     return fail(Exit.USAGE, f"the tables are of a newer version ({found})", "a newer a2a-bridge")
 
 
 def _say(tree: dict[str, Any], text: str, output: Output) -> None:
-    from a2a_bridge.cli.output import data, document
 
     if output is Output.JSON:
         document(tree)
@@ -178,7 +175,6 @@ def list_(*, store: StoreOption, flags: ListFlags) -> None:
 
       a2a-bridge push list --store sqlite:///.a2a-bridge/Echo.db --dead
     """
-    from a2a_bridge.cli.output import columns, data, document
     from a2a_bridge.cli.server_options import keys_of
     from a2a_bridge.push.secrets import Vault
     from a2a_bridge.stores.sql.push import entries
@@ -221,7 +217,6 @@ def retry(
 
       a2a-bridge push retry --store postgresql://… --all
     """
-    from a2a_bridge.cli.output import data, document, print_message
     from a2a_bridge.stores.sql.push import retry
 
     if every == bool(numbers):
@@ -241,7 +236,6 @@ def retry(
 @push.command(cls=Command)
 def key() -> None:
     """Generate a key for `--store-key`, which encrypts the credentials in a store."""
-    from a2a_bridge.cli.output import data, fail
     from a2a_bridge.core.extras import MissingExtraError
     from a2a_bridge.push.secrets import new_key
 
@@ -254,7 +248,6 @@ def key() -> None:
 @contextmanager
 def _connect_beside(store: str, *, writes: bool) -> Iterator[Connection]:
     """A transaction of `push`; other processes may use the store at the same time."""
-    from a2a_bridge.cli.output import fail, not_opened
     from a2a_bridge.stores import StoreOpenError
     from a2a_bridge.stores.sql.database import mask_url, parse
     from a2a_bridge.stores.sql.store import HEAD, report_errors, revision

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from a2a_bridge.cli.flags import HttpFlags, Output, OutputFlags
-from a2a_bridge.cli.output import fail
+from a2a_bridge.cli.output import columns, data, document, fail, guard
 from a2a_bridge.cli.reading import with_flags
 from a2a_bridge.cli.values import Exit, parameters, parse_binding, parse_dialect, parse_peer, parse_time
 from a2a_bridge.core.options import flag
@@ -61,7 +61,6 @@ def usage(
       a2a-bridge usage :9100 --a2a-version 0.3 --since 30d
     """
     from a2a_bridge.bindings.binding import DialOptions
-    from a2a_bridge.cli.output import columns, data, document, guard
     from a2a_bridge.middleware.usage import FORMAT
 
     window = parse_time(flags.since, "--since") if flags.since else None

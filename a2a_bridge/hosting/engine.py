@@ -39,11 +39,7 @@ from a2a_bridge.hosting.limits import TOO_LONG, broken_protocol_error, not_cance
 from a2a_bridge.hosting.live_task import OwnershipLostError
 from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.push_configs import PushConfigs
-from a2a_bridge.hosting.reading import (
-    EventReaders,
-    TaskSnapshot,
-    histories_cut,
-)
+from a2a_bridge.hosting.reading import EventReaders, TaskSnapshot, histories_cut
 from a2a_bridge.hosting.replicas import ForwardingService, Recovery, can_continue
 from a2a_bridge.hosting.run_registry import RunRegistry
 from a2a_bridge.hosting.sending import (

@@ -14,15 +14,7 @@ from a2a_bridge.peers.profile import (
     Profile,
     Quirks,
 )
-from a2a_bridge.peers.table import (
-    GROUP,
-    USER_AGENT,
-    Profiles,
-    add_profile,
-    caller,
-    find_profile,
-    profiles,
-)
+from a2a_bridge.peers.table import GROUP, USER_AGENT, Profiles, add_profile, caller, find_profile, profiles
 
 __all__ = [
     "GROUP",

@@ -14,6 +14,7 @@ import typer
 
 from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.flags import DialFlags, Output, OutputFlags
+from a2a_bridge.cli.output import data, document, fail, guard
 from a2a_bridge.cli.reading import with_flags
 from a2a_bridge.cli.server_flags import LogLevel, LoopKind, ServeFlags, ServerFlags
 from a2a_bridge.cli.values import Exit
@@ -97,7 +98,6 @@ def ui(
       a2a-bridge ui weather.py
     """
     from a2a_bridge.cli.log_setup import configure_logging
-    from a2a_bridge.cli.output import guard
     from a2a_bridge.cli.running import run_on
     from a2a_bridge.cli.target import parse
     from a2a_bridge_tools.playground.launch import serve_playground
@@ -130,8 +130,6 @@ def install(
 
       a2a-bridge skill install ~
     """
-    from a2a_bridge.cli.output import data, document, fail
-
     target = folder / PLACE
     written = []
     try:

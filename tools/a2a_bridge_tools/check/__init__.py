@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from a2a_bridge.cli.flags import CardTrustFlags, DialFlags, Output, OutputFlags
+from a2a_bridge.cli.output import data, document, fail, guard
 from a2a_bridge.cli.reading import with_flags
 from a2a_bridge.cli.values import Exit
 from a2a_bridge.core.options import flag
@@ -65,7 +66,6 @@ def check(
 
       a2a-bridge check https://agent.example -H 'Authorization: @token.txt' --junit check.xml
     """
-    from a2a_bridge.cli.output import data, document, fail, guard
     from a2a_bridge.core.masking import without_query_values
     from a2a_bridge_tools.check import table as report
 
@@ -106,7 +106,6 @@ async def _run(target: str, flags: CheckFlags) -> list[Finding]:
 
 
 async def _inspect(inspection: Inspection, flags: CheckFlags) -> list[Finding]:
-    from a2a_bridge.cli.output import data
     from a2a_bridge_tools.check import table as report
     from a2a_bridge_tools.check.table import inspect
 
