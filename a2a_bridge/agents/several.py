@@ -101,17 +101,14 @@ class Agents:
 
     @property
     def http(self) -> ListenAddress | None:
-        """The HTTP listener."""
         return None if self._application is not None else self._http.address
 
     @property
     def grpc(self) -> ListenAddress | None:
-        """The gRPC listener."""
         return None if self._application is not None or self._grpc is None else self._grpc.address
 
     @property
     def secure(self) -> bool:
-        """Whether the listeners speak TLS."""
         return self._options.host_of("http").tls is not None
 
     @property
@@ -188,7 +185,6 @@ class Agents:
         await self._end(member, grace)
 
     async def _end(self, member: Member, grace: float) -> None:
-        """Ends the task of an agent."""
         name = member.entry.name
         self._coming.discard(member)
         member.grace = grace

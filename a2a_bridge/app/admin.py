@@ -61,7 +61,6 @@ class Admin:
 
     @property
     def has_started(self) -> bool:
-        """True once the server is ready."""
         return self._host_options is not None
 
     @property

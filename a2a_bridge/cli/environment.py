@@ -73,7 +73,6 @@ class Environment:
 
     @classmethod
     def of(cls, context: typer.Context) -> Environment:
-        """The environment of the running command."""
         found: Environment = context.meta[_KEY]
         return found
 

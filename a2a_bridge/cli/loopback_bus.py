@@ -108,7 +108,6 @@ class _Server:
                 await asyncio.sleep(_AGAIN)
 
     async def stop(self) -> None:
-        """Ends it."""
         process, self._process = self._process, None
         if process is not None and process.stdin is not None:
             process.stdin.close()

@@ -328,7 +328,6 @@ class Failure:
 
     @property
     def exit(self) -> Exit:
-        """The exit code."""
         return Exit(CODES.get(self.code.removeprefix(ERROR), Exit.FAILURE))
 
     @property

@@ -159,7 +159,6 @@ class PollingBus:
 
     @property
     def live(self) -> bool:
-        """See Bus."""
         return not self._failing
 
     async def start(
@@ -170,7 +169,6 @@ class PollingBus:
         on_gap: Callable[[], None],
         /,
     ) -> None:
-        """See Bus."""
         self._me, self._reply, self._on_gap = me, answer, on_gap
         self._looking = asyncio.create_task(self._look_on(), name="a2a cluster messages")
 
@@ -179,7 +177,6 @@ class PollingBus:
         self._me = me
 
     async def request(self, replica: str, data: bytes, seconds: float, /) -> bytes:
-        """See Bus."""
         call = self._new_id()
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[call] = answer
@@ -205,7 +202,6 @@ class PollingBus:
         """See Bus: nobody hears it."""
 
     async def close(self) -> None:
-        """See Bus."""
         running = [one for one in (self._looking, *self._answering) if one is not None and not one.done()]
         for one in running:
             one.cancel()

@@ -344,20 +344,16 @@ class Cluster:
     # ------------------------------------------------------------------ Remote
 
     def serve(self, service: Service, /) -> None:
-        """See Remote."""
         self._server = ReplicaServer(service, lambda: self.me, lambda: self._bus.most)
 
     def takes(self, task_id: str, /) -> bool:
-        """See Remote."""
         return self._directory.first(task_id) in ("", self.me)
 
     async def stop(self) -> None:
-        """See Remote."""
         if self._server is not None:
             await self._server.close()
 
     def replica(self, holder: str, /) -> ReplicaClient:
-        """See Remote."""
         return ReplicaClient(holder, self._bus, self._directory, self._new_id)
 
     # ------------------------------------------------------------------ for the bus
@@ -377,7 +373,6 @@ class Cluster:
         return answer.encode()
 
     def on_hint(self, hint: Hint, /) -> None:
-        """Another replica gave a hint."""
         if hint is Hint.MAIL:
             if self._store is not None:
                 self._store.outbox_changed()

@@ -69,7 +69,6 @@ class NatsLogin:
                 raise ValueError(f"{credentials} cannot be read: {error.strerror}") from None
 
     def client(self) -> Any:
-        """A new client."""
         secure = self._tls is not None
         transport = load("nats.aio.transport", "cluster")
 
@@ -95,7 +94,6 @@ class NatsLogin:
         return Client()
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments for `connect`."""
         arguments: dict[str, Any] = {"servers": self._servers}
         if self._tls is not None:
             arguments["tls"] = self._tls
@@ -211,7 +209,6 @@ class NatsBus:
 
     @property
     def live(self) -> bool:
-        """See Bus."""
         return self._client is not None and bool(self._client.is_connected)
 
     async def start(
@@ -222,7 +219,6 @@ class NatsBus:
         on_gap: Callable[[], None],
         /,
     ) -> None:
-        """See Bus."""
         self._me, self._reply, self._on_hint, self._on_gap = me, answer, on_hint, on_gap
         try:
             await self._connect()
@@ -230,13 +226,11 @@ class NatsBus:
             self._doubted = self._work(self._connect_later)
 
     def rename(self, me: str, /) -> None:
-        """See Bus."""
         self._me = me
         if self._client is not None:
             self._work(self._listen_as, me)
 
     async def request(self, replica: str, data: bytes, seconds: float, /) -> bytes:
-        """See Bus."""
         if not self.live:
             raise BusDownError
         try:
@@ -252,12 +246,10 @@ class NatsBus:
         return bytes(message.data)
 
     def publish(self, topic: str, data: bytes, /) -> None:
-        """See Bus."""
         if self.live:
             self._work(self._client.publish, f"{self._prefix}.t.{topic}", data)
 
     def subscribe(self, topic: str, handler: Callable[[bytes], None], /) -> Callable[[], None]:
-        """See Bus."""
         subject = f"{self._prefix}.t.{topic}"
         read = self._topics.get(subject)
         if read is None:
@@ -274,13 +266,11 @@ class NatsBus:
         return leave
 
     def hint(self, hint: Hint, /) -> None:
-        """See Bus."""
         if not self._hints:
             asyncio.get_running_loop().call_later(_COALESCED, self._give_hints)
         self._hints.add(hint)
 
     async def close(self) -> None:
-        """See Bus."""
         self._closed = True
         for one in list(self._answering):
             one.cancel()

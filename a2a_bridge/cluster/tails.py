@@ -171,7 +171,6 @@ class Tails:
         self._now.set()
 
     def close(self) -> None:
-        """Ends all tails."""
         for task_id in list(self._followed):
             self.unfollow(task_id)
         if self._looking is not None:

@@ -125,12 +125,10 @@ class Engine:
 
     @property
     def live(self) -> int:
-        """The number of live task runs."""
         return len(self._runs)
 
     @property
     def runs(self) -> Iterable[TaskRun]:
-        """The live task runs."""
         return iter(self._runs)
 
     async def start(self) -> None:
@@ -297,7 +295,6 @@ class Engine:
     async def _repeat_response(
         self, known: AlreadySentError, scope: Scope, wants: Wants
     ) -> hub.SendMessageResponse:
-        """The response to a repeated message."""
         if isinstance(known.result, hub.SendMessageResponse):
             return known.result
         task = known.result.task

@@ -123,7 +123,6 @@ class _Typed:
             self._else = lambda _: ()
 
     def arguments(self, run: Run) -> Arguments:
-        """See `Takes.arguments`."""
         from pydantic import ValidationError
 
         found = [(at, part) for at, part in enumerate(run.parts[:]) if part.HasField("data")]

@@ -235,7 +235,6 @@ class Recovery:
         await self._quiet.wait()
 
     async def close(self) -> None:
-        """Stops taking over."""
         self._queue.clear()
         if self._watcher is not None:
             self._watcher.cancel()

@@ -38,7 +38,6 @@ class LiveLimits:
         self._services: list[_Limits] = []
 
     def change(self, new: Limits) -> None:
-        """Sets other limits."""
         self._current = new
         for service in self._services:
             service.set(new)

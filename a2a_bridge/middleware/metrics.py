@@ -184,7 +184,6 @@ class _Cell:
             self.open = self._instruments.open.labels(*labels)
 
     def count(self, code: str, seconds: float) -> None:
-        """Counts a finished call."""
         counter = self._codes.get(code)
         if counter is None:
             counter = self._codes[code] = self._instruments.requests.labels(*self._labels, code)

@@ -49,7 +49,6 @@ class Count:
 
     @property
     def key(self) -> Key:
-        """The key of the count."""
         return self.client, self.principal, self.binding, self.version, self.operation, self.profile
 
 
@@ -68,7 +67,6 @@ class Usage:
         return iter(list(self._counts.values()))
 
     def count(self, call: Call[Any, Any], *, failed: bool) -> None:
-        """Counts a finished call."""
         context = call.context
         origin = context.origin
         client = _name(context.parameters.get(USER_AGENT))

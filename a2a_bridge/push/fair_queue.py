@@ -37,7 +37,6 @@ class FairQueue(Generic[KeyT]):
         return line in self._targets
 
     def target(self, line: KeyT) -> str:
-        """The target of a known key."""
         return self._targets[line]
 
     def put(self, line: KeyT, target: str, seconds: float = 0) -> None:
@@ -110,7 +109,6 @@ class FairQueue(Generic[KeyT]):
         return True
 
     def drop(self, line: KeyT) -> None:
-        """Removes a key."""
         self._out.pop(line, None)
         target = self._targets.pop(line, None)
         self._due.pop(line, None)

@@ -165,7 +165,6 @@ class _Work:
         self._late = False
 
     def variables(self) -> dict[str, str]:
-        """The variables of the run."""
         run, folder = self._run, self.folder
         principal = run.context.principal
         turns = sum(one.role == hub.ROLE_USER for one in run.history)

@@ -153,7 +153,6 @@ class RunFolder:
             os.close(parent)
 
     def remove(self) -> None:
-        """Removes all files of the run."""
         _remove(self.path)
 
 

@@ -22,12 +22,10 @@ class Caller(User):
 
     @property
     def is_authenticated(self) -> bool:
-        """True: there is no other one."""
         return True
 
     @property
     def user_name(self) -> str:
-        """The name of the principal."""
         return self._name
 
 

@@ -134,11 +134,9 @@ class SdkExecutor:
         self._queue: Any = type("Queue", (EventBuffer, types.queue), {})
 
     def execute(self, run: Run, /) -> AsyncIterator[Event]:
-        """The events of the SDK's `execute`."""
         return self._events(run, self.sdk_executor.execute)
 
     def cancel(self, run: Run, /) -> AsyncIterator[Event]:
-        """The events of the SDK's `cancel`."""
         return self._events(run, self.sdk_executor.cancel, cancels=True)
 
     async def _events(self, run: Run, call: _Call, *, cancels: bool = False) -> AsyncIterator[Event]:

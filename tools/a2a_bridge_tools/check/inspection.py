@@ -45,7 +45,6 @@ class Finding:
 
     @property
     def warns(self) -> bool:
-        """Whether it is a warning."""
         return self.ok and bool(self.fix)
 
     @property

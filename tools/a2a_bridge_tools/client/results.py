@@ -191,7 +191,6 @@ class TextFlow:
         self._rests = _NOTHING
 
     def event(self, event: hub.StreamResponse) -> None:
-        """Prints an event."""
         which = event.WhichOneof("payload")
         if which == "artifact_update" and not self._verbose:
             self._update(event.artifact_update)

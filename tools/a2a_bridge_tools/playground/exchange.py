@@ -215,7 +215,6 @@ class History:
         return one
 
     def get(self, number: int) -> Exchange | None:
-        """An exchange by its number."""
         return self._exchanges.get(number)
 
     def entries(self) -> list[dict[str, Any]]:

@@ -58,7 +58,6 @@ class Launch:
         return self._tap.tap(options)
 
     def __call__(self, server: Any) -> Playground:
-        """The playground of a running server."""
         return Playground(PROGRAM, self.kind, lambda: self._subjects(server), self.listen, server.admin)
 
     def _subjects(self, server: Any) -> list[Subject]:

@@ -132,7 +132,6 @@ class Deliveries:
         self._watching: set[asyncio.Queue[bytes]] = set()
 
     def take(self, headers: Iterable[tuple[str, str]], body: bytes) -> None:
-        """Adds a notification."""
         self._number += 1
         line = dumps(
             {

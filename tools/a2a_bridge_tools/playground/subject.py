@@ -61,7 +61,6 @@ class Cell:
     candidate: Candidate
 
     def tree(self) -> dict[str, Any]:
-        """It as JSON."""
         one = self.candidate.interface
         return {
             "id": self.id,
