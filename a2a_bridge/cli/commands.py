@@ -32,6 +32,7 @@ from a2a_bridge.cli.help import (
     is_client,
 )
 from a2a_bridge.cli.specification import COMMANDS
+from a2a_bridge.cli.values import Exit
 from a2a_bridge.core.extras import missing_fronts, missing_tools
 
 if TYPE_CHECKING:
@@ -280,7 +281,6 @@ class Commands(Group):
         except _UsageError as error:
             error.message = clean(error.message)
             from a2a_bridge.cli.output import document, local_failure, wants_json
-            from a2a_bridge.cli.values import Exit
 
             if wants_json():
                 path = getattr(getattr(error, "ctx", None), "command_path", "a2a-bridge")
@@ -289,19 +289,16 @@ class Commands(Group):
 
     def get_command(self, context: Any, name: str) -> Any:
         """A command, by its newest name or an older one."""
-        if name in INSTEAD:
+        newest = COMMANDS.get(name, name)
+        is_absent = newest in _ABSENT and newest not in self.commands
+        if name in INSTEAD or is_absent:
             from a2a_bridge.cli.output import fail
-            from a2a_bridge.cli.values import Exit
 
-            raise fail(Exit.USAGE, f"there is no command {name}", INSTEAD[name])
-        name = COMMANDS.get(name, name)
-        if name in _ABSENT and name not in self.commands:
-            from a2a_bridge.cli.output import fail
-            from a2a_bridge.cli.values import Exit
-
-            missing = _ABSENT[name]()
-            raise fail(Exit.USAGE, f"{name}: {missing.text}", missing.remedy)
-        return super().get_command(context, name)
+            if name in INSTEAD:
+                raise fail(Exit.USAGE, f"there is no command {name}", INSTEAD[name])
+            missing = _ABSENT[newest]()
+            raise fail(Exit.USAGE, f"{newest}: {missing.text}", missing.remedy)
+        return super().get_command(context, newest)
 
     def list_commands(self, _context: Any) -> list[str]:
         return list(self.commands)
@@ -382,16 +379,14 @@ def _read(point: EntryPoint) -> Any:
     try:
         return point.load()
     except Exception as error:  # noqa: BLE001  a module of others may raise anything
-        text = f"the command {point.name!r} cannot be loaded: {type(error).__name__}: {error}"
+        cause = error
 
     def broken(words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
         """Cannot be loaded."""
         del words
-        from a2a_bridge.cli.output import fail
-        from a2a_bridge.cli.values import Exit
+        from a2a_bridge.cli.output import not_loaded
 
-        owner = "" if point.dist is None else f"the distribution {point.dist.name} has it"
-        raise fail(Exit.FAILURE, text, owner)
+        raise not_loaded(f"the command {point.name!r}", point, cause)
 
     return broken
 

@@ -39,6 +39,8 @@ from a2a_bridge.core.masking import NONE_KNOWN, Secrets
 from a2a_bridge.core.options import CLIENT_PREFIX, PREFIX
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from a2a_bridge.stores import StoreOpenError
 
 #: first words of messages and their levels, for a log
@@ -217,6 +219,12 @@ def not_opened(error: StoreOpenError, remedy: str | None = None) -> typer.Exit:
     """Prints the reason why a store cannot be opened. remedy: in place of the remedy of the error."""
     code = Exit.UNREACHABLE if error.unreachable else Exit.USAGE
     return fail(code, error.text, error.remedy if remedy is None else remedy)
+
+
+def not_loaded(what: str, point: EntryPoint, error: Exception) -> typer.Exit:
+    """Prints the reason why an entry point of another distribution cannot be loaded. what: is named by it."""
+    owner = "" if point.dist is None else f"the distribution {point.dist.name} has it"
+    return fail(Exit.FAILURE, f"{what} cannot be loaded: {type(error).__name__}: {error}", owner)
 
 
 def explain(error: A2AError) -> str:

@@ -20,7 +20,7 @@ import typer
 
 from a2a_bridge.cli.envoy import inside
 from a2a_bridge.cli.log_setup import change_level
-from a2a_bridge.cli.output import cannot_listen, data, fail, not_opened, print_message
+from a2a_bridge.cli.output import cannot_listen, data, fail, not_loaded, not_opened, print_message
 from a2a_bridge.cli.reading import Reading
 from a2a_bridge.cli.server_flags import LogFormat, LoopKind, ServerFlags, ServerKind
 from a2a_bridge.cli.values import Exit, listen_address
@@ -215,9 +215,7 @@ def launch_of(flags: ServerFlags, kind: str = "agent") -> Launch | None:
         try:
             page = point.load()
         except Exception as error:  # noqa: BLE001  a module of others may raise anything
-            text = f"--ui: the page cannot be loaded: {type(error).__name__}: {error}"
-            owner = "" if point.dist is None else f"the distribution {point.dist.name} has it"
-            raise fail(Exit.FAILURE, text, owner) from None
+            raise not_loaded("--ui: the page", point, error) from None
         launch: Launch = page(flags, kind)
         return launch
     missing = missing_tools()
