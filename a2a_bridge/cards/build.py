@@ -48,7 +48,7 @@ from a2a_bridge.cards.select import expressible, note_inexpressible
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, loads
 from a2a_bridge.core.errors import A2AError, invalid_params
 from a2a_bridge.core.kinds import Kinds, check_values
-from a2a_bridge.core.option_classes import GrpcUrls
+from a2a_bridge.core.option_classes import GrpcUrls, ServeValues
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, V1_0, Dialect, by_version
 from a2a_bridge.dialects.known import normalise
 from a2a_bridge.dialects.signed_extras import dumps
@@ -215,40 +215,34 @@ class _Wanted(NamedTuple):
 
 
 _ALL = _Wanted()
+_DEFAULTS = ServeValues()
 
 
 class Advertisement:
     """The card that callers get, which depends on the base URL of their request.
 
-    card: all members except the interfaces. mounted: the interfaces. card_address: the listener that serves
-    the card.
-    public_url: public base URL of the HTTP interfaces, without the mount path. public_grpc: public
-    `host:port` or URL of the gRPC interfaces; `https://` and port 443 mean TLS. secure: whether the HTTP
-    listeners of this process use TLS. grpc_urls: see `GrpcUrls`. grpc_secure: whether gRPC URLs have the
-    scheme https. bindings, versions: those that the card lists; empty for all that are mounted. carries:
-    whether the card is of a remote agent: then content that only an older version has stays in it for
-    further bridges. Agents of this process never have any. grpc_here: for gRPC without a listener of its own:
-    whether the server below can carry it. The card lists it then, at the host and port of the request, unless
-    the application is mounted below a path, which gRPC does not have. prefix: the path of the agent on a host
-    that it shares with others, which base URLs have already; gRPC finds such an agent by its tenant. sign:
-    signs a card as JSON, except for readers of 0.2, which has no signatures. Then all addresses belong to
-    `public_url` and of the listeners: callers choose the Host header, and must not get a signature for a URL
-    of theirs.
+    card: all members except the interfaces. mounted: the interfaces. options: the public addresses, without
+    the mount path, and what the card lists; `https://` and port 443 of a public gRPC address mean TLS.
+    card_address: the listener that serves the card. secure: whether the HTTP listeners of this process use
+    TLS. grpc_secure: whether gRPC URLs have the scheme https. carries: whether the card is of a remote agent:
+    then content that only an older version has stays in it for further bridges. Agents of this process never
+    have any. grpc_here: for gRPC without a listener of its own: whether the server below can carry it. The
+    card lists it then, at the host and port of the request, unless the application is mounted below a path,
+    which gRPC does not have. prefix: the path of the agent on a host that it shares with others, which base
+    URLs have already; gRPC finds such an agent by its tenant. sign: signs a card as JSON, except for readers
+    of 0.2, which has no signatures. Then all addresses are the public ones and those of the listeners:
+    callers choose the Host header, and must not get a signature for a URL of theirs.
     """
 
     def __init__(
         self,
         card: hub.AgentCard,
         mounted: Sequence[Mounted],
+        options: ServeValues = _DEFAULTS,
         *,
         card_address: ListenAddress | None = None,
-        public_url: str = "",
-        public_grpc: str = "",
         secure: bool = False,
-        grpc_urls: GrpcUrls = "both-in-0.x",
         grpc_secure: bool = False,
-        bindings: Collection[str] = (),
-        versions: Collection[str] = (),
         carries: bool = False,
         grpc_here: Callable[[], bool] | None = None,
         prefix: str = "",
@@ -256,18 +250,18 @@ class Advertisement:
     ) -> None:
         note_inexpressible(card)
         self._card = card
-        self._bindings = frozenset(map(module_name, bindings))
-        self._versions = frozenset(versions)
+        self._bindings = frozenset(map(module_name, options.advertise))
+        self._versions = frozenset(options.card_versions)
         self._carries = carries
         self._grpc_here = grpc_here
         self._prefix = prefix
         self._sign = sign
-        self._grpc_urls = grpc_urls
+        self._grpc_urls = options.grpc_urls
         self.mounted = tuple(mounted)
         self._card_address = card_address
-        self._public_url = public_url.rstrip("/")
-        scheme, named, rest = public_grpc.partition("://")
-        self._public_grpc = rest if named else public_grpc
+        self._public_url = options.public_url.rstrip("/")
+        scheme, named, rest = options.public_grpc.partition("://")
+        self._public_grpc = rest if named else options.public_grpc
         secured = grpc_secure or scheme == "https" or self._public_grpc.endswith(":443")
         self._grpc_scheme = "https" if secured else "http"
         self._scheme = "https" if secure else "http"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from a2a_bridge.cards.read import parse_bytes
 from a2a_bridge.cards.select import expressible
 from a2a_bridge.codec import dumps, loads_exact
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.option_classes import ServeValues
 from a2a_bridge.dialects import V0_3, V1_0
 from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.dialects.v0_3.card import decode_card, without_carrier
@@ -46,8 +48,14 @@ def grpc(address: ListenAddress = GRPC, **more: Any) -> Mounted:
     return Mounted(interface("GRPC", **more), "grpc", address)
 
 
+def shown(card: hub.AgentCard, mounted: list[Mounted], **options: Any) -> Advertisement:
+    """The card on a listener. options: fields of ServeValues, and further arguments of Advertisement."""
+    values = {one.name: options.pop(one.name) for one in fields(ServeValues) if one.name in options}
+    return Advertisement(card, mounted, ServeValues(**values), card_address=HTTP, **options)
+
+
 def urls(mounted: list[Mounted], base: str = "", **options: Any) -> list[str]:
-    made = Advertisement(CARD, mounted, card_address=HTTP, **options).card(base)
+    made = shown(CARD, mounted, **options).card(base)
     return [one.url for one in made.supported_interfaces]
 
 
@@ -195,7 +203,7 @@ def test_a_card_of_1_0_has_no_member_of_another_version() -> None:
 
 
 def tree(mounted: list[Mounted], card: hub.AgentCard = CARD, **options: Any) -> dict[str, Any]:
-    made = Advertisement(card, mounted, card_address=HTTP, **options)
+    made = shown(card, mounted, **options)
     read: dict[str, Any] = json.loads(made.document("http://h.example"))
     return read
 
@@ -433,7 +441,7 @@ def test_bindings_may_be_left_out_of_the_card() -> None:
         assert listed(whole, query) == {"JSONRPC", "HTTP+JSON"}
     with pytest.raises(A2AError, match=r"JSONRPC, HTTP\+JSON, GRPC"):
         listed(whole, "binding=QUEUE")
-    fewer = Advertisement(CARD, mounted, card_address=HTTP, bindings=("JSONRPC", "HTTP+JSON"))
+    fewer = shown(CARD, mounted, advertise=("JSONRPC", "HTTP+JSON"))
     assert listed(fewer, "") == {"JSONRPC", "HTTP+JSON"}
     assert listed(fewer, "binding=JSONRPC") == {"JSONRPC"}
     with pytest.raises(A2AError):
@@ -482,7 +490,7 @@ def test_a_reader_that_names_a_version_gets_the_card_of_that_version() -> None:
 
 def test_the_card_can_be_for_some_versions_only() -> None:
     mounted = [http(version=one) for one in ("1.0", "0.3")]
-    made = Advertisement(CARD, mounted, card_address=HTTP, versions=["1.0"])
+    made = shown(CARD, mounted, card_versions=("1.0",))
     tree: Any = loads_exact(made.document("http://h"))
     assert [one["protocolVersion"] for one in tree["supportedInterfaces"]] == ["1.0"]
     assert "url" not in tree
