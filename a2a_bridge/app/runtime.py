@@ -98,10 +98,10 @@ async def serve_agent(
     """Serves a hosted agent on the declared interfaces while the context is open.
 
     agent: an Agent, or an object that `Agent.of` takes. interfaces: see `a2a_bridge.interface`. host,
-    shared: see `app.serving.serve`. Raises ValueError or LookupError for a declaration that cannot be served,
-    TypeError for something else than an agent, interfaces or options, OSError for an address that cannot be
-    listened on, StoreOpenError for a store that cannot be opened, UncheckedCredentialsError for a card that
-    demands credentials which nothing here checks.
+    shared: of `asgi` and `serve_agents`. Raises ValueError or LookupError for a declaration that cannot be
+    served, TypeError for something else than an agent, interfaces or options, OSError for an address that
+    cannot be listened on, StoreOpenError for a store that cannot be opened, UncheckedCredentialsError for a
+    card that demands credentials which nothing here checks.
     """
     check_interfaces(interfaces)
     check_options(options, ServeOptions)
@@ -146,8 +146,8 @@ async def serve_gateway(
     host: ApplicationHost | None = None,
     shared: Shared | None = None,
 ) -> AsyncIterator[Server]:
-    """Serves a remote agent. candidates: its interfaces to dial, best first. host, shared: see
-    `app.serving.serve`. Raises ValueError for contradictory options.
+    """Serves a remote agent. candidates: its interfaces to dial, best first. host, shared: of
+    `asgi_gateway` and `serve_agents`. Raises ValueError for contradictory options.
     """
     check_interfaces(interfaces)
     check_options(options, ServeOptions)

@@ -255,7 +255,11 @@ async def serve_service(
     *,
     rewrites_card: bool = False,
 ) -> AsyncIterator[Server]:
-    """Serves any service on the declared interfaces; see `serve_agent`. rewrites_card: see `Served`."""
+    """Serves any service on the declared interfaces; see `serve_agent`.
+
+    rewrites_card: the card, and extended cards that pass through, come from a remote agent: they get our
+    addresses and lose their signatures.
+    """
     async with serve(Served(service, card, rewrites_card), interfaces, options or ServeOptions()) as server:
         yield server
 

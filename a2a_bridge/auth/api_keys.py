@@ -88,6 +88,7 @@ class KeyFile:
         self._now = now
 
     def read(self) -> dict[str, KeyRecord]:
+        """The keys by id."""
         try:
             document = json.loads(self.path.read_bytes())
         except ValueError:
@@ -203,6 +204,7 @@ class ApiKeys:
         self.challenge = f'ApiKey realm="a2a", header="{header}"'
 
     def scheme(self) -> hub.SecurityScheme:
+        """How the card describes it."""
         text = "An API key that the operator of this server issued."
         found = hub.APIKeySecurityScheme(location="header", name=self._header, description=text)
         return hub.SecurityScheme(api_key_security_scheme=found)

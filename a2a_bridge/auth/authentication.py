@@ -168,6 +168,7 @@ class ClientCertificates:
         self._principal_of = lru_cache(_REMEMBERED)(lambda certificate: _principal(x509, certificate))
 
     def scheme(self) -> hub.SecurityScheme:
+        """How the card describes it."""
         text = "A client certificate of an authority that this server trusts."
         return hub.SecurityScheme(mtls_security_scheme=hub.MutualTlsSecurityScheme(description=text))
 

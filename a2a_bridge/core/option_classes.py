@@ -24,7 +24,7 @@ CertReqs = Literal["required", "optional"]
 #: how a client proves its identity: `client_secret_basic`, `client_secret_post`, or as the issuer says
 ClientMethod = Literal["", "basic", "post"]
 
-#: the tasks that a caller of a gateway reaches
+#: see `ServeValues.task_access`
 TaskAccess = Literal["own", "unowned", "all"]
 
 #: how gRPC interfaces are written in the members of 0.x: as `host:port` around a URL; as both with the URL
@@ -552,6 +552,7 @@ class ServeValues:
         "VERSION,…",
         group="Card",
     )
+    #: the tasks that a caller of a gateway reaches, if the agent cannot tell callers apart (`keeps_owners`):
     #: "own": tasks that the caller began; "unowned": also tasks without a known owner; "all": not checked
     task_access: TaskAccess = flag(
         "own", "Tasks that a caller reaches, if the agent cannot tell callers apart.", group="Authentication"

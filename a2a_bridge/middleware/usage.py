@@ -67,6 +67,7 @@ class Usage:
         return iter(list(self._counts.values()))
 
     def count(self, call: Call[Any, Any], *, failed: bool) -> None:
+        """Counts a finished call."""
         context = call.context
         origin = context.origin
         client = _name(context.parameters.get(USER_AGENT))

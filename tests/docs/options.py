@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from a2a_bridge.cli.gateway_flags import AgentSettings, GatewayFlags
-from a2a_bridge.cli.server_flags import RuleSettings, ServedAgent, ServeFlags
+from a2a_bridge.cli.server_flags import AgentSettings, GatewayFlags, RuleSettings, ServedAgent, ServeFlags
 from a2a_bridge.core.errors import A2AError, GrpcStatus, Reason
 from a2a_bridge.core.options import options_of
 from a2a_bridge.dialects import GRPC, HTTP_JSON, V0_3, V1_0

@@ -38,7 +38,7 @@ class DemoFlags:
         ServeFlags, "ui", help="Serve the playground, a page to call and inspect the agent, on this machine."
     )
     ui_listen: str = of(ServeFlags, "ui_listen", help="Address of --ui.")
-    log_level: LogLevel = of(ServeFlags, "log_level")
+    log_level: LogLevel = of(ServeFlags, "log_level", live=False)
 
 
 @with_flags
@@ -74,7 +74,7 @@ class UiFlags(DialFlags):
         variable="",
         group="Process",
     )
-    log_level: LogLevel = of(ServeFlags, "log_level")
+    log_level: LogLevel = of(ServeFlags, "log_level", live=False)
 
 
 @with_flags
