@@ -20,7 +20,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from contextvars import ContextVar
 from time import monotonic
 from types import FrameType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from a2a_bridge.app.agent import take_agent, take_target
 from a2a_bridge.app.planning import EVERYTHING, ServeOptions
@@ -144,32 +144,11 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
     return made
 
 
-class Listening(Protocol):
-    """The addresses of a running server; None for a family that is not served."""
+def ready_line(server: Any) -> str:
+    """`ready http=http://HOST:PORT grpc=HOST:PORT admin=http://HOST:PORT`, with what listens only.
 
-    @property
-    def http(self) -> ListenAddress | None:
-        """The first HTTP listener."""
-        ...
-
-    @property
-    def grpc(self) -> ListenAddress | None:
-        """The first gRPC listener."""
-        ...
-
-    @property
-    def admin(self) -> ListenAddress | None:
-        """The listener for operators."""
-        ...
-
-    @property
-    def secure(self) -> bool:
-        """Whether the HTTP listener speaks TLS."""
-        ...
-
-
-def ready_line(server: Listening) -> str:
-    """`ready http=http://HOST:PORT grpc=HOST:PORT admin=http://HOST:PORT`, with what listens only."""
+    server: has the members `http`, `grpc`, `admin` and `secure` of `Server`.
+    """
     parts = ["ready"]
     if server.http is not None:
         parts.append(f"http={'https' if server.secure else 'http'}://{server.http}")

@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from a2a_bridge.app.admin import admin_listener, agent_gauges, gateway_gauges
 from a2a_bridge.app.agent import (
@@ -466,21 +466,13 @@ async def _card_of(target: str, options: DialOptions) -> tuple[hub.AgentCard, Di
     raise ValueError(f"{target!r} is neither an http(s) URL nor a gRPC address")
 
 
-class Drained(Protocol):
-    """A server that can be drained."""
-
-    async def drain(self, grace: float) -> None:
-        """Lets running calls finish for `grace` seconds and ends the rest."""
-        ...
-
-
 class Lifetime:
-    """Keeps the context of a server open from `start` to `close`."""
+    """Keeps the context of a server open from `start` to `close`. serve: opens a `Server`, or `Agents`."""
 
-    def __init__(self, serve: Callable[[], AbstractAsyncContextManager[Drained]]) -> None:
+    def __init__(self, serve: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
         self._serve = serve
         self._task: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[Drained] | None = None
+        self._ready: asyncio.Future[Any] | None = None
         self._end: asyncio.Event | None = None
 
     async def start(self) -> None:
@@ -504,7 +496,7 @@ class Lifetime:
             end.set()
             await asyncio.wait([task])
 
-    async def _run(self, ready: asyncio.Future[Drained], end: asyncio.Event) -> None:
+    async def _run(self, ready: asyncio.Future[Any], end: asyncio.Event) -> None:
         try:
             async with self._serve() as server:
                 ready.set_result(server)

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from a2a_bridge.cards.read import change_extended_card
 from a2a_bridge.cards.select import without_security
@@ -33,7 +33,13 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
 class Method(Protocol):
-    """One way to identify callers."""
+    """One way to identify callers.
+
+    A method can have `async def open(self) -> None`, which reads something before the first call; a failure
+    is logged, and tried again by calls. And it can have `counts(self, principal) -> bool`, if its callers may
+    lose their rights while they have an open stream: whether a caller whom this method has identified would
+    be identified again.
+    """
 
     #: name of its scheme in the card
     @property
@@ -55,24 +61,6 @@ class Method(Protocol):
         """The caller; None if the request presents no credential of this kind. Raises UNAUTHENTICATED for an
         invalid one, UNAVAILABLE while it cannot decide.
         """
-        ...
-
-
-@runtime_checkable
-class Opens(Protocol):
-    """A method that has something to read before the first call."""
-
-    async def open(self) -> None:
-        """Reads it. A failure is logged, and tried again by calls."""
-        ...
-
-
-@runtime_checkable
-class Lapses(Protocol):
-    """A method whose callers may lose their rights while they have an open stream."""
-
-    def counts(self, principal: Principal) -> bool:
-        """Whether a caller whom this method has identified would be identified again."""
         ...
 
 
@@ -103,10 +91,11 @@ class Authentication:
         self.parameters = frozenset(name for method in self._methods for name in method.parameters)
         challenges = tuple(dict.fromkeys(method.challenge for method in self._methods if method.challenge))
         self._challenges = challenges
-        self._lapsing: dict[str, list[Lapses]] = {}
+        #: by the name of a method, whether a caller still counts
+        self._lapsing: dict[str, list[Callable[[Principal], bool]]] = {}
         for method in self._methods:
-            if isinstance(method, Lapses):
-                self._lapsing.setdefault(method.scheme_name, []).append(method)
+            if (counts := getattr(method, "counts", None)) is not None:
+                self._lapsing.setdefault(method.scheme_name, []).append(counts)
 
     async def __call__(self, presented: Presented) -> Principal:
         """The caller of a request. Raises UNAUTHENTICATED, and UNAVAILABLE while it cannot be decided."""
@@ -123,13 +112,14 @@ class Authentication:
     def lapsed(self, principal: Principal) -> UnauthenticatedError | None:
         """The error of a caller who no longer counts; None for any other."""
         methods = self._lapsing.get(principal.method, ())
-        if not methods or any(one.counts(principal) for one in methods):
+        if not methods or any(counts(principal) for counts in methods):
             return None
         return UnauthenticatedError("The credentials of this stream are no longer valid", self._challenges)
 
     async def open(self) -> None:
         """Reads what methods need, such as the keys of an identity provider, before the first call."""
-        await asyncio.gather(*(one.open() for one in self._methods if isinstance(one, Opens)))
+        opens = (getattr(one, "open", None) for one in self._methods)
+        await asyncio.gather(*(read() for read in opens if read is not None))
 
     def describe(self, card: hub.AgentCard) -> hub.AgentCard:
         """A copy of a card that asks for one of the methods, and for nothing else."""

@@ -9,7 +9,7 @@ Rules:
 
 Rules of streams and waiting sends, which end when their callers may no longer make them: their key was
 revoked, their token has expired, or the access rules have changed.
-1. The methods that identify callers say whether a caller still counts (`Lapses`), and `LiveRules` whether
+1. The methods that identify callers say whether a caller still counts (`Method`), and `LiveRules` whether
    the call is still allowed. Both are asked for each open call, every `INTERVAL` seconds; rules only after a
    change. Without open calls nothing runs.
 2. The call ends with UNAUTHENTICATED or PERMISSION_DENIED, also while it waits for an event or for the

@@ -40,7 +40,7 @@ class _Server(uvicorn.Server):
 
 @dataclass(slots=True)
 class Listener:
-    """A running listener, in the form of `app.process.Listening`."""
+    """A running listener, for `app.process.ready_line`."""
 
     http: ListenAddress
     secure: bool
