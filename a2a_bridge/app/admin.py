@@ -37,7 +37,7 @@ from a2a_bridge.core.extras import DISTRIBUTION
 from a2a_bridge.gateway.failover import Failover
 from a2a_bridge.hosting.phases import Phase
 from a2a_bridge.middleware.metrics import PREFIX, Gather, label
-from a2a_bridge.push.ports import CountsBacklog
+from a2a_bridge.push.ports import Backlog
 from a2a_bridge.stores.ports import MeasuresWrites, Outbox, Store
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _never() -> bool:
     return False
 
 
-_AGENT = ("agent",)
+_AGENT, _BINDING = ("agent",), ("binding",)
 
 
 def agent_gauges(agent: str, one: AgentApp) -> Gather:
@@ -215,39 +215,33 @@ def gateway_gauges(agent: str, one: GatewayApp) -> Gather:
 
 def process_gauges(is_ready: Callable[[], bool]) -> Gather:
     """The gauges of a process and of its listeners."""
-    from prometheus_client.metrics_core import CounterMetricFamily
-
     build = {(version(DISTRIBUTION), platform.python_version()): 1.0}
 
     async def read() -> Sequence[Metric]:
-        rejected = CounterMetricFamily(
-            f"{PREFIX}rejected_requests",
-            "Requests of this process that were rejected before they became calls.",
-            labels=("binding", "version", "code"),
-        )
-        for labels, count in rejected_requests.items():
-            rejected.add_metric(labels, count)
-        closed = CounterMetricFamily(
-            f"{PREFIX}rejected_connections",
-            "Connections of this process beyond the limit of a listener.",
-            labels=("family",),
-        )
-        closed.add_metric(("http",), rejected_connections["http"])
-        traffic = []
-        for what, explanation, counted in (
-            ("received_bytes", "Bytes of requests that this process has read.", received_bytes),
-            ("sent_bytes", "Bytes of answers and events that this process has written.", sent_bytes),
-        ):
-            family = CounterMetricFamily(f"{PREFIX}{what}", explanation, labels=("binding",))
-            for binding, count in counted.items():
-                family.add_metric((binding,), count)
-            traffic.append(family)
+        closed = {("http",): rejected_connections["http"]}
+        traffic = [
+            _counter(what, explanation, {(binding,): count for binding, count in counted.items()}, _BINDING)
+            for what, explanation, counted in (
+                ("received_bytes", "Bytes of requests that this process has read.", received_bytes),
+                ("sent_bytes", "Bytes of answers and events that this process has written.", sent_bytes),
+            )
+        ]
         return [
             _gauge("build_info", "Always 1.", build, ("version", "python")),
             _gauge("ready", "1 while the server takes new work.", {(): float(is_ready())}, ()),
             _gauge("memory_in_work_bytes", "Large requests and answers in work.", {(): in_work.held}, ()),
-            rejected,
-            closed,
+            _counter(
+                "rejected_requests",
+                "Requests of this process that were rejected before they became calls.",
+                rejected_requests,
+                ("binding", "version", "code"),
+            ),
+            _counter(
+                "rejected_connections",
+                "Connections of this process beyond the limit of a listener.",
+                closed,
+                ("family",),
+            ),
             *traffic,
         ]
 
@@ -255,7 +249,7 @@ def process_gauges(is_ready: Callable[[], bool]) -> Gather:
 
 
 def _store(name: str, store: Store) -> Iterable[Metric]:
-    from prometheus_client.metrics_core import CounterMetricFamily, SummaryMetricFamily
+    from prometheus_client.metrics_core import SummaryMetricFamily
 
     available = float(store.rejection() is None)
     yield _gauge("store_available", "1 while the store can be written.", _of(name, available))
@@ -266,13 +260,8 @@ def _store(name: str, store: Store) -> Iterable[Metric]:
         )
         commits.add_metric((name,), writes.commits, writes.seconds)
         yield commits
-        changes = CounterMetricFamily(
-            f"{PREFIX}store_changes",
-            "Changes that the transactions of the store have written.",
-            labels=_AGENT,
-        )
-        changes.add_metric((name,), writes.changes)
-        yield changes
+        text = "Changes that the transactions of the store have written."
+        yield _counter("store_changes", text, _of(name, writes.changes))
         yield _gauge("store_queued_bytes", "Events that wait to be written.", _of(name, writes.queued))
 
 
@@ -283,10 +272,10 @@ def _memory(name: str, account: MemoryAccount) -> Iterable[Metric]:
 
 
 async def _outbox(name: str, outbox: Outbox) -> list[Metric]:
-    if not isinstance(outbox, CountsBacklog):
+    if (count := getattr(outbox, "backlog", None)) is None:
         return []
     try:
-        backlog = await outbox.backlog()
+        backlog: Backlog = await count()
     except A2AError:  # the store fails, which its own gauge says
         return []
     age = backlog.age or 0.0
@@ -298,8 +287,6 @@ async def _outbox(name: str, outbox: Outbox) -> list[Metric]:
 
 
 def _upstream(name: str, upstreams: Failover) -> list[Metric]:
-    from prometheus_client.metrics_core import CounterMetricFamily
-
     found: dict[tuple[str, ...], float] = {}
     paused: dict[tuple[str, ...], float] = {}
     for number, upstream in enumerate(upstreams.upstreams, 1):
@@ -310,10 +297,6 @@ def _upstream(name: str, upstreams: Failover) -> list[Metric]:
             found[key] = float(reachable)
             paused[key] = float(upstreams.is_paused(upstream))
     labels = ("agent", "interface", "binding", "version")
-    retries = CounterMetricFamily(
-        f"{PREFIX}upstream_retries", "Repeated attempts of calls to the agent.", labels=_AGENT
-    )
-    retries.add_metric((name,), upstreams.retried)
     return [
         _gauge(
             "upstream_reachable",
@@ -327,7 +310,9 @@ def _upstream(name: str, upstreams: Failover) -> list[Metric]:
             paused,
             labels,
         ),
-        retries,
+        _counter(
+            "upstream_retries", "Repeated attempts of calls to the agent.", _of(name, upstreams.retried)
+        ),
     ]
 
 
@@ -340,7 +325,19 @@ def _gauge(
 ) -> Metric:
     from prometheus_client.metrics_core import GaugeMetricFamily
 
-    gauge = GaugeMetricFamily(f"{PREFIX}{name}", explanation, labels=labels)
+    return _filled(GaugeMetricFamily(f"{PREFIX}{name}", explanation, labels=labels), values)
+
+
+def _counter(
+    name: str, explanation: str, values: Mapping[Any, float], labels: Sequence[str] = _AGENT
+) -> Metric:
+    from prometheus_client.metrics_core import CounterMetricFamily
+
+    return _filled(CounterMetricFamily(f"{PREFIX}{name}", explanation, labels=labels), values)
+
+
+def _filled(family: Any, values: Mapping[Any, float]) -> Metric:
     for key, value in values.items():
-        gauge.add_metric(key, value)
-    return gauge
+        family.add_metric(key, value)
+    filled: Metric = family
+    return filled

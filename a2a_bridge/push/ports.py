@@ -6,7 +6,7 @@ The ports of hosting include them as parts of its Store.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 from a2a_bridge.core.callers import Scope
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -91,17 +91,12 @@ class Backlog(NamedTuple):
     dead: int
 
 
-@runtime_checkable
-class CountsBacklog(Protocol):
-    """An outbox that can be measured; an outbox of an extension need not be."""
-
-    async def backlog(self) -> Backlog:
-        """How much the outbox holds, for all replicas."""
-        ...
-
-
 class Outbox(Protocol):
-    """Due notifications. The store adds events by itself, in the same commit as the event."""
+    """Due notifications. The store adds events by itself, in the same commit as the event.
+
+    An outbox that can be measured has `async def backlog(self) -> Backlog`: how much it holds, for all
+    replicas.
+    """
 
     def on_new(self, callback: Callable[[], None], /) -> None:
         """Registers a callback for new notifications."""
