@@ -10,7 +10,11 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 #: pages and other texts whose links are followed
-TEXTS = [*PAGES, ROOT / "ARCHITECTURE.md", *sorted((ROOT / "examples").rglob("README.md"))]
+TEXTS = [
+    *PAGES,
+    *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "examples").rglob("README.md")),
+]
 
 _FENCE = re.compile(
     r"(?:<!-- (?P<note>[^>]*) -->\n)?^```(?P<kind>\w*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE

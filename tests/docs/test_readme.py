@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from a2a_bridge import connect
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import ROOT, blocks, section, table
 from tests.patience import PATIENCE
 
 PROGRAMS = {
@@ -24,7 +24,7 @@ PORTS = re.compile(r"(?<=127\.0\.0\.1):(?:8080|50051)\b")
 #: the program that serves until it is stopped
 SERVING = "serving.py"
 ANSWER = "looking… Oslo: 21 °C"
-OUTPUT = {"weather.py": "", "beside.py": f"{ANSWER}\n", "app.py": "", "adapters.py": f"{ANSWER}\n"}
+OUTPUT = {"weather.py": "", "beside.py": f"{ANSWER}\n", "app.py": ""}
 
 
 async def started(name: str, folder: Path) -> asyncio.subprocess.Process:
@@ -46,6 +46,29 @@ async def started(name: str, folder: Path) -> asyncio.subprocess.Process:
 
 def test_each_is_known() -> None:
     assert PROGRAMS.keys() == {*OUTPUT, SERVING}
+
+
+def test_it_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_the_numbers_are_those_of_the_last_run() -> None:
+    """How much faster than the SDK the best host is, as the table of the benchmarks has them."""
+    page = ROOT / "docs" / "reference" / "benchmarks.md"
+    best = {row[0]: row[8] for row in table(page.read_text(), "what", "unit", "builtin")}
+    ratio = {row[0]: row[4] for row in table(page.read_text(), "what", "unit", "ours")}
+    said = section(ROOT / "README.md", "Numbers")
+    for text, value in (
+        ("JSON-RPC message", best["JSON-RPC message"]),
+        ("task", best["JSON-RPC task"]),
+        ("stream", best["JSON-RPC stream"]),
+        ("gRPC message", best["gRPC message"]),
+        ("gateway JSON-RPC → gRPC", best["gateway JSON-RPC to gRPC"]),
+    ):
+        assert f"{text} {float(value):.1f}" in " ".join(said.split()), text
+    assert f"SQLite {float(ratio['SQLite task']):.0f}" in said
+    assert f"PostgreSQL {float(ratio['PostgreSQL task']):.0f}" in said
+    assert f"stream {ratio['open SSE stream']}" in said
 
 
 @pytest.mark.parametrize("name", OUTPUT)
