@@ -4,7 +4,7 @@ opened here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any
@@ -29,38 +29,33 @@ from a2a_bridge.push import PushOptions
 from a2a_bridge.stores.ports import Store
 
 _ADDRESS = 'an address such as ListenAddress("127.0.0.1", 8080)'
-_TEXT, _TEXTS = "text", 'a tuple such as ("JSONRPC",)'
-_BOOLEAN = "True or False"
+_OPTIONS: Mapping[str, type[Any]] = {
+    "host": HostOptions,
+    "push_options": PushOptions,
+    "store_options": StoreOptions,
+    "engine": EngineOptions,
+    "replay": ReplayOptions,
+    "upstream": UpstreamOptions,
+}
 _KINDS: Kinds = {
-    "http": ((ListenAddress,), _ADDRESS),
-    "grpc": ((ListenAddress,), _ADDRESS),
+    **dict.fromkeys(("http", "grpc"), ((ListenAddress,), _ADDRESS)),
     "admin": ((ListenAddress, NoneType), _ADDRESS),
-    "host": ((HostOptions,), "HostOptions(…)"),
-    "public_url": ((str,), _TEXT),
-    "public_grpc": ((str,), _TEXT),
+    **dict.fromkeys(
+        ("public_url", "public_grpc", "push_relay", "name", "grpc_urls", "task_access"), ((str,), "text")
+    ),
+    **dict.fromkeys(("push", "allow_unauthenticated", "pass_credentials"), ((bool,), "True or False")),
+    **{name: ((kind,), f"{kind.__name__}(…)") for name, kind in _OPTIONS.items()},
     "card_signing_keys": ((tuple, list), "a tuple of keys (PEM or JWK)"),
     "grace": (NUMBER, "a number of seconds"),
     "list_tasks_memory": ((int,), "a number of tasks"),
-    "name": ((str,), _TEXT),
     "middleware": ((tuple, list), "a tuple of functions such as (f,)"),
     "tls": ((ServerTls, NoneType), "ServerTls(certificate, key)"),
-    "advertise": ((tuple, list, frozenset), _TEXTS),
+    "advertise": ((tuple, list, frozenset), 'a tuple such as ("JSONRPC",)'),
     "card_versions": ((tuple, list, frozenset), 'a tuple such as ("1.0",)'),
-    "push_options": ((PushOptions,), "PushOptions(…)"),
-    "push_relay": ((str,), _TEXT),
-    "store_options": ((StoreOptions,), "StoreOptions(…)"),
-    "engine": ((EngineOptions,), "EngineOptions(…)"),
     "authentication": ((Authentication, NoneType), "Authentication([…])"),
     "access_rules": ((tuple, list, LiveRules), "a tuple of rules"),
     "limits": ((Limits, LiveLimits), "Limits(…)"),
-    "replay": ((ReplayOptions,), "ReplayOptions(…)"),
-    "upstream": ((UpstreamOptions,), "UpstreamOptions(…)"),
     "usage": ((Usage, NoneType), "Usage()"),
-    "push": ((bool,), _BOOLEAN),
-    "allow_unauthenticated": ((bool,), _BOOLEAN),
-    "pass_credentials": ((bool,), _BOOLEAN),
-    "grpc_urls": ((str,), _TEXT),
-    "task_access": ((str,), _TEXT),
 }
 
 
