@@ -41,6 +41,15 @@ class ListenAddress:
             return False
 
 
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address, and not a name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 class Trust:
     """The peers whose forwarded headers are trusted: addresses, networks, or "*" for all.
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 from a2a_bridge.cli.envoy.bootstrap import downstream_tls
+from a2a_bridge.core.addresses import is_address
 from a2a_bridge.core.option_classes import ServerTlsValues
 
 _TYPE = "type.googleapis.com/"
@@ -238,7 +238,7 @@ def _cluster(
         protocol = {"http2_protocol_options": {"connection_keepalive": {"interval": "20s", "timeout": "8s"}}}
     made: dict[str, Any] = {
         "name": name,
-        "type": "STATIC" if all(_is_ip(replica.host) for replica, _ in served) else "STRICT_DNS",
+        "type": "STATIC" if all(is_address(replica.host) for replica, _ in served) else "STRICT_DNS",
         "dns_lookup_family": "V4_PREFERRED",
         "connect_timeout": "5s",
         "lb_policy": "LEAST_REQUEST",
@@ -295,7 +295,7 @@ def _upstream_tls(tls: ReplicaTls, protocol: str) -> dict[str, Any]:
     authorities: dict[str, Any] = {"system_root_certs": {}}
     if tls.ca is not None:
         authorities = {"trusted_ca": {"filename": str(tls.ca)}}
-    is_ip = _is_ip(tls.name)
+    is_ip = is_address(tls.name)
     named = {"san_type": "IP_ADDRESS" if is_ip else "DNS", "matcher": {"exact": tls.name}}
     return {
         "name": "envoy.transport_sockets.tls",
@@ -308,11 +308,3 @@ def _upstream_tls(tls: ReplicaTls, protocol: str) -> dict[str, Any]:
             },
         },
     }
-
-
-def _is_ip(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True

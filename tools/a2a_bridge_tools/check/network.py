@@ -17,7 +17,6 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
-from ipaddress import ip_address
 from typing import Any
 
 from a2a_bridge.bindings.binding import TlsFiles, names
@@ -26,6 +25,7 @@ from a2a_bridge.cards.read import assumption
 from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.advertised import FAULTS, ask, fault_of
 from a2a_bridge.cli.target import TargetKind
+from a2a_bridge.core.addresses import is_address
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
 from a2a_bridge.dialects import GRPC, KNOWN, V0_3, V1_0, BindingKind, Dialect
 from a2a_bridge.dialects.v0_3.card import is_old
@@ -45,7 +45,7 @@ def place(inspection: Inspection) -> Place | None:
 async def dns(inspection: Inspection) -> AsyncGenerator[Finding, None]:
     """Whether the host has addresses."""
     here = place(inspection)
-    if here is None or _is_address(here.host):
+    if here is None or is_address(here.host):
         return
     try:
         found = await asyncio.wait_for(_addresses(here), inspection.options.connect_timeout)
@@ -86,14 +86,6 @@ async def tcp(inspection: Inspection) -> AsyncGenerator[Finding, None]:
         return
     inspection.is_over = True
     yield Finding("TCP", False, f"{where}: {problem}", fix, unreachable=True)
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return True
 
 
 async def _addresses(here: Place) -> list[str]:

@@ -26,7 +26,6 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.resources import files
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -38,6 +37,7 @@ from a2a_bridge.bindings.binding import DialOptions, ListenAddress, http_fetch
 from a2a_bridge.cli.values import is_header_name
 from a2a_bridge.codec import DecodeError, JsonSyntaxError, decoder, dumps, encoder, loads
 from a2a_bridge.core import operations as ops
+from a2a_bridge.core.addresses import is_address
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.masking import HIDDEN, mask
@@ -103,18 +103,10 @@ class Access:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
             return False
-        if name not in ("localhost", self.host.lower()) and not _is_address(name):
+        if name not in ("localhost", self.host.lower()) and not is_address(name):
             return False
         origin = headers.get("Origin")
         return origin is None or origin == f"http://{host}"
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 #: deliveries that are kept, and bytes of each that are shown
