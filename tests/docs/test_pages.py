@@ -11,7 +11,7 @@ import pytest
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.masking import SECRET
 from a2a_bridge.testing.each import each
-from tests.docs import site
+from tests.docs import inventory, site
 from tests.docs.pages import DOCS, PAGES, ROOT, name, prose, section, table
 
 
@@ -38,6 +38,34 @@ def test_tables_are_whole(page: Path) -> None:
         cells = len(re.split(r"(?<!\\)\|", line.strip())) if line.startswith("|") else 0
         assert not (width and cells) or cells == width, f"{name(page)}, row {number}: {line}"
         width = cells
+
+
+#: the verbs that titles of tasks begin with
+VERBS = {
+    *("Add", "Ask", "Authenticate", "Bridge", "Call", "Change", "Check", "Choose", "Configure", "Deploy", "Install", "Keep"),
+    *("Migrate", "Mount", "Operate", "Relay", "Release", "Resume", "Run", "Secure", "Send", "Serve", "Set", "Sign", "Take"),
+    *("Test", "Use", "Write"),
+}  # fmt: skip
+
+
+@each("page", site.pages("how-to"))
+def test_a_task_is_one_page_with_a_verb(page: Path) -> None:
+    assert site.title(page).split()[0] in VERBS, name(page)
+    assert len(page.read_text().splitlines()) <= 120, name(page)
+
+
+def test_the_inventory_has_every_page() -> None:
+    lines = inventory.table()
+    for page in PAGES:
+        if page.name in ("README.md", "index.md"):
+            continue
+        assert any(f" {page.relative_to(DOCS)} " in line for line in lines), name(page)
+    assert inventory.words(DOCS / "reference" / "api.md") == 0
+    assert (
+        0
+        < inventory.words(DOCS / "reference" / "errors.md")
+        < len((DOCS / "reference" / "errors.md").read_text().split())
+    )
 
 
 def test_the_site(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.docs.pages import DOCS, blocks, prose, section, table
 from tests.docs.test_commands import READY
 
 PAGE = DOCS / "how-to/serve-a-program.md"
+PROTOCOL = DOCS / "reference/programs.md"
 
 
 @pytest.mark.process
@@ -59,10 +60,12 @@ def test_the_lists() -> None:
     assert flags == {
         f"--{name.replace('_', '-')}" for name in options_of(ServeFlags) if name.startswith("exec_")
     }
-    events = table(section(PAGE, "Events"), "event")
+    events = table(section(PROTOCOL, "Events"), "event")
     assert {row[0].split('"')[1]: set(re.findall(r"\w+", row[1])) for row in events} == {
         name: set(beside) for name, beside in KINDS.items()
     }
-    passed = prose(PAGE).partition("Of the variables of the server it gets ")[2].partition(" and those of")[0]
+    passed = (
+        prose(PROTOCOL).partition("Of the variables of the server it gets ")[2].partition(" and those of")[0]
+    )
     assert tuple(re.findall(r"`(\w+)`", passed)) == FIXED
-    assert f"after {GRACE:g} seconds" in prose(PAGE)
+    assert f"after {GRACE:g} seconds" in prose(PROTOCOL)
