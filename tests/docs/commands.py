@@ -11,7 +11,7 @@ from typing import Any, get_args
 import typer.main
 
 from a2a_bridge.cli import app
-from a2a_bridge.cli.help import is_client, newest, takes_file
+from a2a_bridge.cli.help import _GROUPS, is_client, newest, takes_file
 from a2a_bridge.core.options import Option, _Description
 from tests.docs.pages import DOCS
 
@@ -66,7 +66,7 @@ MORE = {
     "--drain-window": "how-to/operate-a-server.md#probes-and-draining",
     "--endpoint": "how-to/set-up-upstreams.md#several-endpoints",
     "--exec": "how-to/serve-a-program.md",
-    "--grpc-urls": "reference/wire.md#the-card",
+    "--grpc-urls": "reference/card.md#grpc-addresses-of-0x",
     "--header": "reference/commands.md#secrets",
     "--idempotent-sends": "explanation/durability.md#sending-twice",
     "--jwt-issuer": "how-to/authenticate-callers.md",
@@ -208,8 +208,10 @@ def text(verb: str) -> str:
         grouped = takes_file(declared(command)) or verb in CLIENT
         heading = (described.described.group or "Other") if grouped else "Options"
         sections.setdefault(heading, []).append(row(one, described))
-    for heading, rows in sections.items():
-        lines += ["", f"## {heading}", "", *HEAD, *rows]
+    for heading in sorted(
+        sections, key=lambda name: _GROUPS.index(name) if name in _GROUPS else len(_GROUPS)
+    ):
+        lines += ["", f"## {heading}", "", *HEAD, *sections[heading]]
     if takes_file(declared(command)):
         lines += [
             "",

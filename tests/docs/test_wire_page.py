@@ -19,7 +19,7 @@ def test_the_methods_of_jsonrpc() -> None:
 
 
 def test_the_names() -> None:
-    text = PAGE.read_text()
+    text = PAGE.read_text() + (DOCS / "reference/card.md").read_text()
     assert f"`{SERVICE.full_name}`" in text
     assert all(f"`{path}`" in text for path in V1_0.card.paths)
     assert V1_0.version == "1.0"
