@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -16,8 +17,10 @@ TEXTS = [
     *sorted((ROOT / "examples").rglob("README.md")),
 ]
 
+#: a block may be indented: it is then in a tab
 _FENCE = re.compile(
-    r"(?:<!-- (?P<note>[^>]*) -->\n)?^```(?P<kind>\w*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE
+    r"(?:<!-- (?P<note>[^>]*) -->\n)?^(?P<indent> *)```(?P<kind>\w*)\n(?P<body>.*?)^(?P=indent)```$",
+    re.DOTALL | re.MULTILINE,
 )
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
@@ -40,7 +43,9 @@ def name(page: Path) -> str:
 def blocks(page: Path, kind: str) -> list[Block]:
     text = page.read_text()
     return [
-        Block(found["kind"], found["body"], found["note"] or "", text.count("\n", 0, found.start()) + 1)
+        Block(
+            found["kind"], dedent(found["body"]), found["note"] or "", text.count("\n", 0, found.start()) + 1
+        )
         for found in _FENCE.finditer(text)
         if found["kind"] == kind
     ]
