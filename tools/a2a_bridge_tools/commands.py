@@ -46,7 +46,10 @@ def server(*, flags: DemoFlags) -> None:
     """Serve a demo agent over every binding, to practise on. It repeats what it hears.
 
     A text that begins with a prefix of A2A's conformance documents asks for another behaviour:
-    tck-input-required, tck-artifact-file, tck-long-running, tck-cancel and so on. Tasks are kept in memory.
+    tck-complete-task, tck-input-required, tck-auth-required, tck-reject-task, tck-message-response,
+    tck-artifact-text, tck-artifact-file, tck-artifact-file-url, tck-artifact-data, tck-long-running,
+    tck-multi-turn (takes answers until one is "done"), tck-cancel, tck-stream-basic, tck-stream-chunked,
+    tck-task-failure. Tasks are kept in memory.
 
     For example:
 
