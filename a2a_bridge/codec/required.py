@@ -68,7 +68,7 @@ def _checker(plan: MessagePlan) -> Callable[[Any], list[str]]:
 def _find_demanding(plan: MessagePlan) -> set[str]:
     """The message types that can lack a REQUIRED member, themselves or in a nested message."""
     plans = [one for one in plan.list_nested() if one.kind is FieldKind.MESSAGE]
-    demanding = {one.label for one in plans if one.required_oneofs or any(map(_can_be_missed, one.fields))}
+    demanding = {one.label for one in plans if one.required_oneofs or any(map(can_be_missed, one.fields))}
     grown = True
     while grown:
         more = {
@@ -81,7 +81,8 @@ def _find_demanding(plan: MessagePlan) -> set[str]:
     return demanding
 
 
-def _can_be_missed(field: FieldPlan) -> bool:
+def can_be_missed(field: FieldPlan) -> bool:
+    """Whether an empty value of a field is an absent REQUIRED member."""
     return field.required and field.map_value is None and (field.repeated or field.kind not in _NEVER_MISSED)
 
 
@@ -103,7 +104,7 @@ def _message(source: Source, plan: MessagePlan, demanding: set[str]) -> None:
         for field in plan.fields:
             name, json_name = field.name, field.json_name
             deeper = _label(field) in demanding
-            if not deeper and not _can_be_missed(field):
+            if not deeper and not can_be_missed(field):
                 continue
             if not field.repeated and field.map_value is None and field.message is not None:
                 with block(f'if message.HasField("{name}"):'):
@@ -117,7 +118,7 @@ def _message(source: Source, plan: MessagePlan, demanding: set[str]) -> None:
                         line(f"found.append({json_name!r})")
                 continue
             line(f"value = {attribute(name)}")
-            if _can_be_missed(field):
+            if can_be_missed(field):
                 with block("if not value:"):
                     line(f"found.append({json_name!r})")
             if deeper and field.map_value is not None:
@@ -141,7 +142,7 @@ def _message(source: Source, plan: MessagePlan, demanding: set[str]) -> None:
 
 def _only_oneof(plan: MessagePlan | None) -> str | None:
     """The name of the required oneof of a message that lacks nothing else."""
-    if plan is None or len(plan.required_oneofs) != 1 or any(map(_can_be_missed, plan.fields)):
+    if plan is None or len(plan.required_oneofs) != 1 or any(map(can_be_missed, plan.fields)):
         return None
     return None if any(_label(field) for field in plan.fields if _nests(field)) else plan.required_oneofs[0]
 

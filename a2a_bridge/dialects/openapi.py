@@ -40,11 +40,14 @@ def openapi(dialect: Dialect) -> JsonObject | None:
     if form is None:
         return None
     paths: dict[str, JsonObject] = {}
-    used: set[type[Message]] = set()
+    requests: set[type[Message]] = set()
+    responses: set[type[Message]] = set()
     for row in form.rows:
         if form.messages and row.operation not in form.messages:
             continue
-        used |= {cls for cls in _messages(form, row) if cls is not Empty}
+        request, response = _messages(form, row)
+        requests.add(request)
+        responses |= {response} - {Empty}
         for rule, id_ in _named(row):
             operation = _operation(dialect, form, row, rule, id_)
             paths.setdefault(rule.template, {})[rule.method.lower()] = operation
@@ -58,7 +61,7 @@ def openapi(dialect: Dialect) -> JsonObject | None:
         },
         "servers": [{"url": "."}],
         "paths": paths,
-        "components": {"schemas": schemas(*used, names=form.json_names)},
+        "components": {"schemas": schemas(*requests, names=form.json_names, responses=responses)},
     }
 
 

@@ -35,6 +35,20 @@ def document_of(version: str) -> Any:
     return loads(dumps(openapi(dialect)))
 
 
+def test_requests_say_what_the_server_requires() -> None:
+    """A client that is made of the document sends nothing that is rejected for its shape."""
+    found = document_of("1.0")["components"]["schemas"]
+    message = found["Message"]["properties"]
+    assert message["messageId"] == {"type": "string", "minLength": 1}
+    assert message["parts"]["minItems"] == 1
+    assert sorted(message["role"]["enum"]) == ["ROLE_AGENT", "ROLE_USER"]
+    generation = found["SendMessageConfiguration"]["properties"]["ifGenerationMatch"]
+    assert re.fullmatch(generation["pattern"], "12")
+    assert not re.fullmatch(generation["pattern"], "x")
+    # The last page of a list has no token.
+    assert found["ListTasksResponse"]["properties"]["nextPageToken"] == {"type": "string"}
+
+
 class Traffic:
     """Compares requests and responses with a document."""
 
