@@ -189,6 +189,11 @@ async def test_a_task_that_has_ended_is_not_continued(desk_at: At) -> None:
             await api.responses.create(model="desk", input="fail", previous_response_id=first.id)
         again = await api.responses.create(model="desk", input="turn", previous_response_id=first.id)
         assert again.output_text == "turn 3"
+        # Another answer to a question that has been answered, as clients do that go back.
+        first = await api.responses.create(model="desk", input="ask")
+        await api.responses.create(model="desk", input="red", previous_response_id=first.id)
+        other = await api.responses.create(model="desk", input="turn", previous_response_id=first.id)
+        assert other.output_text == "turn 3"
         # The caller leaves.
         assert await chat(api, "ask", extra_headers=header) == "so far\n\nwhich one?"
         call = asyncio.create_task(chat(api, "work", extra_headers=header))

@@ -27,6 +27,7 @@ from typing import Any
 from cachetools import TTLCache
 
 from a2a_bridge.codec import JsonSyntaxError, dumps, loads
+from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.callers import Authenticate
 from a2a_bridge.core.errors import A2AError, Reason, internal_error
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -156,6 +157,7 @@ class _Exchange:
     form: Chat | Response
     conversation: Conversation
     owner: str
+    context: CallContext
     #: the conversation before this request, found by its transcript or a response; None for others
     left: _Left | None
     #: whether the header names the conversation
@@ -247,14 +249,8 @@ class OpenAiFront:
             conversation = replace(left.conversation)
         else:
             conversation = Conversation(context_of(BINDING, owner, new_name()))
-        exchange = _Exchange(ask, form, conversation, owner, left, is_named=bool(name))
-        message = hub.Message(message_id=new_name(), role=hub.ROLE_USER, parts=ask.parts)
-        if conversation.waiting:
-            message.task_id = conversation.waiting
-        else:
-            message.context_id = conversation.context_id
-        turn = Turn(self._upstream, message, context, conversation.shown)
-        work = asyncio.create_task(self._run(exchange, turn, send))
+        exchange = _Exchange(ask, form, conversation, owner, context, left, is_named=bool(name))
+        work = asyncio.create_task(self._run(exchange, send))
         leaving = asyncio.create_task(_leaving(receive))
         try:
             await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -291,17 +287,23 @@ class OpenAiFront:
             _log.info("a chat is not known here, so the agent sees its newest message only")
         return None
 
-    async def _run(self, exchange: _Exchange, turn: Turn, send: Send) -> None:
+    async def _run(self, exchange: _Exchange, send: Send) -> None:
         """Runs a turn and sends the answer."""
+        turn = self._turn(exchange)
         try:
             async with turn:
                 answer = await (self._stream if exchange.ask.stream else self._wait)(exchange, turn, send)
         except A2AError as error:
+            if error.reason in _TASK_IS_OVER and exchange.conversation.waiting and not exchange.said:
+                # It has ended since, as by another answer to its question, and took no message.
+                _forget_waiting(exchange)
+                await self._run(exchange, send)
+                return
             problem = Problem.of(error)
             problem.headers = problem_headers(error)
             if error.reason not in _RETRIED or turn.task_id:
                 problem.headers.append(_NO_RETRY)
-            self._restore(exchange, turn, error)
+            self._restore(exchange, turn)
             await self._fail(exchange, problem, send)
             return
         except asyncio.CancelledError:
@@ -327,6 +329,16 @@ class OpenAiFront:
         if rest:
             await _write(send, exchange.form.delta(rest))
         await _write(send, exchange.form.ending(exchange.said), more=False)
+
+    def _turn(self, exchange: _Exchange) -> Turn:
+        """The turn of a request: to the task that waits, or to the context."""
+        conversation = exchange.conversation
+        message = hub.Message(message_id=new_name(), role=hub.ROLE_USER, parts=exchange.ask.parts)
+        if conversation.waiting:
+            message.task_id = conversation.waiting
+        else:
+            message.context_id = conversation.context_id
+        return Turn(self._upstream, message, exchange.context, conversation.shown)
 
     async def _wait(self, exchange: _Exchange, turn: Turn, _: Send) -> Answer:
         while await turn.next() is not None:
@@ -366,11 +378,9 @@ class OpenAiFront:
         else:
             await _send_problem(send, problem)
 
-    def _restore(self, exchange: _Exchange, turn: Turn, error: A2AError) -> None:
+    def _restore(self, exchange: _Exchange, turn: Turn) -> None:
         """Keeps a conversation whose message did not get through, so that the caller can try again."""
-        if error.reason in _TASK_IS_OVER:
-            _forget_waiting(exchange)
-        elif turn.task_id and not exchange.conversation.waiting:
+        if turn.task_id and not exchange.conversation.waiting:
             return
         left = exchange.left
         if left is not None and not exchange.ask.previous_response_id:
