@@ -13,6 +13,7 @@ import json
 import logging
 import logging.config
 import os
+import re
 import sys
 import tomllib
 from configparser import Error as IniError
@@ -45,6 +46,8 @@ _LIBRARIES = (
 )
 #: the attributes of every record; all others came with `extra`
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "message", "taskName"}
+#: characters that end a line and that `clean` leaves
+_LINE_END = re.compile("[\r\n\u2028\u2029]")
 
 
 class TextFormat(logging.Formatter):
@@ -56,6 +59,13 @@ class TextFormat(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  of the base class
+        """The line of a record, without its exception. A text of a peer in it makes no further line."""
+        line = super().formatMessage(record)
+        if not record.name.startswith("a2a_bridge"):
+            return line
+        return _LINE_END.sub(lambda found: repr(found[0])[1:-1], line)
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -178,6 +179,20 @@ def test_the_log_of_the_bridge_quotes_and_that_of_an_agent_has_its_colours() -> 
 
     assert "\x1b" not in line("a2a_bridge.gateway")
     assert line("weather").endswith("\x1b[31mred")
+
+
+def test_a_text_of_a_peer_makes_no_further_record_of_the_log() -> None:
+    text = "failed: no\n2026-01-01T00:00:00.000Z ERROR a2a_bridge: forged\r\u2028x"
+    try:
+        int("x")
+    except ValueError:
+        record = logging.LogRecord("a2a_bridge.gateway", logging.INFO, "", 0, "%s", (text,), sys.exc_info())
+    first, *others = TextFormat().format(record).splitlines()
+    assert first.endswith(r"failed: no\n2026-01-01T00:00:00.000Z ERROR a2a_bridge: forged\r\u2028x")
+    assert (others[0], others[-1]) == (
+        "Traceback (most recent call last):",
+        "ValueError: invalid literal for int() with base 10: 'x'",
+    )
 
 
 async def test_a_malformed_url_of_a_card_takes_no_other_interface_away() -> None:

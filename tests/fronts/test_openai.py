@@ -15,6 +15,8 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from a2a_bridge import A2AError, Reason, Run
+from a2a_bridge.hosting import Event
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.fronts.openai import openai_front
 from tests.fronts.desk import FORMS, PNG, Desk, serving
@@ -475,3 +477,31 @@ async def test_an_agent_that_is_gone() -> None:
             await chat(api, "x")
         assert (gone.value.status_code, gone.value.code) == (503, "unavailable")
         await api.close()
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "code"),
+    [
+        (Reason.UNAUTHENTICATED, 502, "agent_unauthenticated"),
+        (Reason.PERMISSION_DENIED, 502, "agent_permission_denied"),
+        (Reason.RESOURCE_EXHAUSTED, 503, "agent_resource_exhausted"),
+    ],
+)
+async def test_an_agent_that_rejects_the_front_does_not_reject_the_key_of_its_caller(
+    reason: Reason, status: int, code: str
+) -> None:
+    class Rejecting(Desk):
+        async def execute(self, run: Run, /) -> AsyncIterator[Event]:
+            raise A2AError(reason, "no")
+            yield
+
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(Rejecting(), *FORMS[0]) as card,
+        fronted(card, authenticate=authentication()) as url,
+        client(url, "key of ann").with_options(max_retries=0) as api,
+    ):
+        with pytest.raises(openai.InternalServerError) as caught:
+            await chat(api, "x")
+    assert (caught.value.status_code, caught.value.code) == (status, code)
+    assert "www-authenticate" not in caught.value.response.headers

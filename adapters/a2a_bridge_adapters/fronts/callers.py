@@ -13,7 +13,7 @@ from typing import Any
 
 from a2a_bridge.core.call import CallContext, Joined, Origin, Principal
 from a2a_bridge.core.callers import Authenticate, Presented
-from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.errors import A2AError, Blame
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -108,8 +108,11 @@ def owner_of(context: CallContext) -> str:
 
 
 def problem_headers(error: A2AError) -> list[tuple[bytes, bytes]]:
-    """The headers of a response to an error: challenges, and the time to try again after."""
-    found = [(b"www-authenticate", one.encode("latin-1", "replace")) for one in error.challenges]
+    """The headers of a response to an error: challenges, unless the agent has sent them, and the time to try
+    again after.
+    """
+    challenges = () if error.blame is Blame.PEER else error.challenges
+    found = [(b"www-authenticate", one.encode("latin-1", "replace")) for one in challenges]
     if error.retry_after is not None:
         found.append((b"retry-after", str(max(1, round(error.retry_after))).encode()))
     return found

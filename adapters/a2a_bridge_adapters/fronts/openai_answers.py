@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from a2a_bridge.codec import dumps
-from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.content import json_of
 from a2a_bridge_adapters.fronts.openai_requests import RequestError
@@ -28,6 +28,14 @@ _KINDS = {
     404: "invalid_request_error",
     413: "invalid_request_error",
     429: "rate_limit_error",
+}
+
+#: HTTP status and text for errors of an agent that a caller would take for those of the front: its key is
+#: right, and its own limit is not reached
+_OF_THE_AGENT = {
+    Reason.UNAUTHENTICATED: (502, "the agent does not accept the credentials of this front"),
+    Reason.PERMISSION_DENIED: (502, "the agent does not let this front do that"),
+    Reason.RESOURCE_EXHAUSTED: (503, "the agent is called too often"),
 }
 
 
@@ -82,6 +90,9 @@ class Problem:
         """The error for a caller."""
         if isinstance(error, RequestError):
             return cls(error.status, str(error), error.param, error.code)
+        if error.blame is Blame.PEER and (known := _OF_THE_AGENT.get(error.reason)) is not None:
+            status, text = known
+            return cls(status, f"{text}: {error.message}", None, f"agent_{error.reason.name.lower()}")
         # 499 means that the caller has left, and the caller has not.
         status = error.reason.http if error.reason.http != 499 else 500
         return cls(status, error.message, None, error.name.lower())
