@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import reduce
 from typing import Any
 
@@ -505,3 +505,40 @@ async def test_an_agent_that_rejects_the_front_does_not_reject_the_key_of_its_ca
             await chat(api, "x")
     assert (caught.value.status_code, caught.value.code) == (status, code)
     assert "www-authenticate" not in caught.value.response.headers
+
+
+class Endless(Desk):
+    """Says one word, if it is asked for, and works."""
+
+    async def execute(self, run: Run, /) -> AsyncIterator[Event]:
+        yield run.start()
+        if run.text == "say":
+            yield run.artifact("word", artifact_id="a")
+        self.working.set()
+        await self._work()
+
+
+async def test_a_server_that_stops_tells_its_callers() -> None:
+    desk = Endless()
+    async with asyncio.timeout(PATIENCE), serving(desk, *FORMS[0]) as card:
+        app = openai_front(card)
+        async with AsyncExitStack() as stack:
+            url = await stack.enter_async_context(listening(app))
+            api = client(url).with_options(max_retries=0)
+            stream = await api.chat.completions.create(model="desk", messages=[user("say")], stream=True)
+            words = aiter(stream)
+            while not (await anext(words)).choices[0].delta.content:
+                pass
+            desk.working.clear()
+            waiting = asyncio.create_task(chat(api, "wait"))
+            await desk.working.wait()
+            stopping = asyncio.create_task(stack.aclose())
+            with pytest.raises(openai.InternalServerError) as caught:
+                await waiting
+            assert (caught.value.status_code, caught.value.code) == (503, "server_stopping")
+            with pytest.raises(openai.APIError, match="the server is stopping"):
+                await anext(words)
+            await stopping
+        await api.close()
+        await app.close()
+    await asyncio.wait_for(desk.cancelled.wait(), PATIENCE)

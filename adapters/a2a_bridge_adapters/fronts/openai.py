@@ -254,6 +254,12 @@ class OpenAiFront:
         leaving = asyncio.create_task(_leaving(receive))
         try:
             await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            # The server stops, and has waited. It waits no longer than for this answer.
+            work.cancel()
+            await asyncio.wait({work})
+            await self._fail(exchange, Problem(503, "the server is stopping", code="server_stopping"), send)
+            return
         finally:
             leaving.cancel()
             if not work.done():
