@@ -117,6 +117,26 @@ async def test_stdout_has_mcp_only_and_the_end_cancels_tasks(desk_at: At, end: s
     assert b"upstream: " in err
 
 
+@pytest.mark.process
+async def test_a_client_that_dies_leaves_no_traceback(desk_at: At) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(COMMAND, "front", "mcp", desk_at[1], "--stdio"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
+    await process.stdout.readline()
+    process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]  no public way
+    process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}).encode() + b"\n")
+    process.stdin.close()
+    err = (await process.stderr.read()).decode()
+    assert (await process.wait(), "Traceback" in err) == (0, False), err
+
+
 def _keys(folder: Path) -> tuple[Path, str, str]:
     path = folder / "keys.json"
     file = KeyFile(path)

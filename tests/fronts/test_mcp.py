@@ -496,3 +496,34 @@ async def test_an_answer_that_is_too_large(era: str, monkeypatch: pytest.MonkeyP
                 True,
             )
         assert text_of(await mcp.call_tool("scripted", {"message": "task small"})).startswith("small")
+
+
+async def test_a_server_that_stops_ends_its_calls_without_tracebacks(
+    desk_at: At, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk, target = desk_at
+    app = mcp_front(target)
+    async with AsyncExitStack() as stack, create_mcp_http_client() as http:
+        url = await stack.enter_async_context(listening(app))
+        head = {"Accept": "application/json, text/event-stream"}
+        body = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "test", "version": "1"},
+            },
+        }
+        opened = await http.post(f"{url}/mcp", json=body, headers=head)
+        head["Mcp-Session-Id"] = opened.headers["mcp-session-id"]
+        call = {"name": TOOL, "arguments": {"message": "work"}}
+        body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
+        calling = asyncio.create_task(http.post(f"{url}/mcp", json=body, headers=head))
+        await desk.working.wait()
+        await stack.aclose()
+        assert isinstance((await asyncio.gather(calling, return_exceptions=True))[0], Exception)
+        await app.close()
+    await desk.cancelled.wait()
+    assert not [one for one in caplog.records if one.exc_info and one.exc_info[0] is asyncio.CancelledError]

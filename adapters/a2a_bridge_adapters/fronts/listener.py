@@ -107,7 +107,7 @@ async def listen(app: Application, address: ListenAddress, flags: GatewayFlags) 
 
 def _ending_with(draining: asyncio.Event, app: Application) -> Application:
     """An application for which the clients of GET requests leave when the listener drains: such a request of
-    MCP is a stream that lasts as long as its session.
+    MCP is a stream that lasts as long as its session. Other requests have the time for draining.
     """
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -130,7 +130,12 @@ def _ending_with(draining: asyncio.Event, app: Application) -> Application:
             await send(message)
 
         if scope["type"] != "http" or scope["method"] != "GET":
-            await app(scope, receive, send)
+            try:
+                await app(scope, receive, send)
+            except asyncio.CancelledError:
+                # uvicorn ends requests after the time for draining, and logs a traceback of what they raise.
+                if not draining.is_set():
+                    raise
             return
         await app(scope, next_message, note_and_send)
         if open_body and draining.is_set():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import threading
@@ -36,6 +37,8 @@ from a2a_bridge_adapters.fronts.callers import (
 )
 from a2a_bridge_adapters.fronts.mcp import WAIT, McpFront
 from a2a_bridge_adapters.fronts.turn import Upstream
+
+_log = logging.getLogger("a2a_bridge.fronts")
 
 #: bytes of a request
 BODY = 4 << 20
@@ -133,6 +136,8 @@ async def serve_stdio(upstream: Upstream, stop: asyncio.Event, *, wait: float = 
             stdin = anyio.wrap_file(TextIOWrapper(source, encoding="utf-8", errors="replace"))
             async with stdio_server(stdin=stdin) as (read, write):
                 await front.server.run(read, write, front.server.create_initialization_options())
+        except* BrokenPipeError:
+            _log.info("the client has closed stdout")
         finally:
             stopping.cancel()
 
