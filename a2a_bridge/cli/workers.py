@@ -13,9 +13,9 @@ Rules:
 4. SIGTERM and SIGINT drain all workers. The supervisor closes its copies of the listeners, so that each
    worker accepts what waits in its own and then really closes it, as a server without workers does.
 5. A worker whose supervisor has died drains and ends.
-6. With `serve --reload`, a change of the agent's code is a SIGHUP. If the store belongs to one process, the
-   successor loads the agent first, and waits until the worker before it has drained and ended: code that
-   cannot be loaded ends nothing.
+6. With `serve --reload`, a change of the agent's code is a SIGHUP. The successor of a single worker loads the
+   agent first, and waits until the worker before it has drained and ended, because its store may belong to
+   one process: code that cannot be loaded ends nothing.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def supervise(
             flags.workers, http, grpc, flags.timeout_graceful_shutdown, admin, key=flags.bridge_key, bus=bus
         )
         supervisor.code = code
-        supervisor.one_at_a_time = flags.workers == 1 and _is_of_one_process(getattr(flags, "store", ""))
+        supervisor.one_at_a_time = flags.workers == 1
         if reloader is not None:
             supervisor.reloader = reloader.for_successors(_OF_SUPERVISOR)
             # What the command checks at the start, before a successor: the workers stay if it fails.
