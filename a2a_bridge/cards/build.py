@@ -46,6 +46,7 @@ from urllib.parse import parse_qsl, urlsplit
 from a2a_bridge.bindings.binding import Document, ListenAddress, Variant, module_name
 from a2a_bridge.cards.select import expressible, note_inexpressible
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, loads
+from a2a_bridge.codec import dumps as dumps_plain
 from a2a_bridge.core.errors import A2AError, invalid_params
 from a2a_bridge.core.kinds import Kinds, check_values
 from a2a_bridge.core.option_classes import GrpcUrls, ServeValues
@@ -105,8 +106,9 @@ def _remove_requirements(tree: JsonObject, names: Collection[str]) -> JsonObject
 
 
 def _decode(document: JsonObject) -> hub.AgentCard | None:
+    # Without codes before preserved texts: those would be a difference, and change the document.
     try:
-        return V1_0.card.decode(cast("JsonObject", loads(dumps(document))))
+        return V1_0.card.decode(cast("JsonObject", loads(dumps_plain(document))))
     except (A2AError, JsonSyntaxError):
         return None
 
