@@ -132,7 +132,6 @@ def supervise(
             flags.workers, http, grpc, flags.timeout_graceful_shutdown, admin, key=flags.bridge_key, bus=bus
         )
         supervisor.code = code
-        supervisor.one_at_a_time = flags.workers == 1
         if reloader is not None:
             supervisor.reloader = reloader.for_successors(_OF_SUPERVISOR)
             # What the command checks at the start, before a successor: the workers stay if it fails.
@@ -245,8 +244,6 @@ class _Supervisor:
         self.reloader: Reloader | None = None
         #: the folder of the code that is watched, if any
         self.code: Path | None = None
-        #: whether a worker has to end before its successor opens the store
-        self.one_at_a_time = False
         # Workers must open each other's sealed content.
         self._key = key or secrets.token_hex(32)
 
@@ -339,7 +336,8 @@ class _Supervisor:
             descriptors.append(listener)
         first = int(slot.number == 1 and not self._has_started)
         value = f"{theirs.fileno()} {listener} {self._http or '-'} {self._grpc or '-'} {first}"
-        value += f" {int(self.one_at_a_time)}"
+        # A single worker has ended before its successor opens the store.
+        value += f" {int(len(self._slots) == 1)}"
         accepted, variables = -1, dict[str, str]()
         rules = self._rules
         try:
