@@ -59,7 +59,7 @@ def main() -> int:
         print(f"release: {error}", file=sys.stderr)
         return 1
     (DIST / f"NOTES-{version}.md").write_text(notes, "utf-8")
-    sums = [f"{_digest(path)}  {path.name}\n" for path in sorted(PACKAGES.iterdir())]
+    sums = [f"{digest(path)}  {path.name}\n" for path in sorted(PACKAGES.iterdir())]
     (DIST / "SHA256SUMS").write_text("".join(sums), "utf-8")
     print(f"release: {version} is in {PACKAGES.relative_to(ROOT)}", "".join(sums), sep="\n", end="")
     return 0
@@ -112,7 +112,7 @@ def build_twice(version: str) -> None:
         for path in sorted(PACKAGES.iterdir()):
             if f"-{version}" not in path.name:
                 raise FailedError(f"{path.name} is not of version {version}")
-            if _digest(path) != _digest(Path(second) / path.name):
+            if digest(path) != digest(Path(second) / path.name):
                 raise FailedError(f"{path.name} has other bytes when it is built again")
 
 
@@ -122,7 +122,8 @@ def _git(*words: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
+    """The SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.interpreters import SUPPORTED, candidates, starts
+from tests.interpreters import SUPPORTED, find
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "a2a-transport-bridge"
@@ -104,7 +104,7 @@ def try_all(packages: Path, dist: Path, programs: Path, version: str, *, compare
         figures: list[str] = []
         for minor in SUPPORTED:
             here = minor == sys.version_info.minor
-            python = Path(sys.executable) if here else _interpreter(minor)
+            python = Path(sys.executable) if here else find(minor)
             if python is None:
                 print(f"release: Python 3.{minor} is not on this machine", flush=True)
                 continue
@@ -225,10 +225,6 @@ def serving(made: Environment, *words: str, cwd: Path) -> Iterator[str]:
 def clean_environment() -> dict[str, str]:
     """The environment without what would lead to the repository."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-
-
-def _interpreter(minor: int) -> Path | None:
-    return next((one for one in candidates(minor) if starts(one, minor)), None)
 
 
 def _start(made: Environment, work: Path, *command: str) -> float:

@@ -52,6 +52,11 @@ def starts(program: Path, minor: int) -> bool:
     return done.returncode == 0
 
 
+def find(minor: int) -> Path | None:
+    """The first program that is Python 3.`minor`; None without one."""
+    return next((one for one in candidates(minor) if starts(one, minor)), None)
+
+
 def environment(minor: int, program: Path) -> Path:
     """Makes the environment of one interpreter, or finds it as it should be; returns its Python."""
     folder = FOLDER / f"3.{minor}"
@@ -76,7 +81,7 @@ def main() -> int:
     for minor in SUPPORTED:
         if minor == sys.version_info.minor:
             continue
-        program = next((one for one in candidates(minor) if starts(one, minor)), None)
+        program = find(minor)
         if program is None:
             print(f"== Python 3.{minor}: not on this machine, skipped", flush=True)
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
 import tarfile
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from release.__main__ import notes_of
+from release.__main__ import digest, notes_of
 from release.trial import FailedError
 from tests.architecture.repository import ROOT, run
 from tests.packages import environments
@@ -78,7 +77,3 @@ def test_a_final_release_is_a_tagged_commit(tmp_path: Path) -> None:
     done = run(sys.executable, "-m", "release", "--final", cwd=clone)
     assert done.returncode == 1
     assert "rename [Unreleased]" in done.stderr
-
-
-def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
