@@ -20,9 +20,10 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -203,10 +204,13 @@ async def watch_code(folder: Path, on_change: Callable[[], Awaitable[Any]]) -> N
 
     Folders of environments and hidden folders are left out.
     """
-    look = Look(folder, _state_of_code)
+    look, known = Look(folder, _state_of_code), dict(_code(folder))
     while True:
         await asyncio.sleep(_CODE_PAUSE)
         if await asyncio.to_thread(look):
+            before, known = known, await asyncio.to_thread(lambda: dict(_code(folder)))
+            for path, _ in known.items() - before.items():
+                _remove_bytecode(path)
             await on_change()
 
 
@@ -252,15 +256,28 @@ def _state(path: Path) -> _State | None:
     return _State(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
-def _state_of_code(folder: Path) -> _State:
-    """The state of all Python files below a folder, as one number."""
-    found = []
+def _code(folder: Path) -> Iterator[tuple[str, _State]]:
+    """The paths of all Python files below a folder, and their states."""
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if name not in _NO_CODE and not name.startswith(".")]
         paths = (Path(place, name) for name in files if name.endswith(".py"))
-        found += [(str(path), state) for path in paths if (state := _state(path)) is not None]
+        yield from ((str(path), state) for path in paths if (state := _state(path)) is not None)
+
+
+def _state_of_code(folder: Path) -> _State:
+    """The state of all Python files below a folder, as one number."""
     # The size is 0: code that becomes shorter is not half written more often than other code.
-    return _State(hash(tuple(sorted(found))), 0, 0)
+    return _State(hash(tuple(sorted(_code(folder)))), 0, 0)
+
+
+def _remove_bytecode(path: str) -> None:
+    """Removes the bytecode of a file that has changed.
+
+    Python compares the size of the file and the second of its change: after two changes in one second it
+    would run the code of the first one.
+    """
+    with suppress(OSError):  # there is none, or Python cannot write to this folder either
+        Path(cache_from_source(path)).unlink()
 
 
 #: the flags that say how callers are identified

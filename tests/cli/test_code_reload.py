@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
@@ -48,10 +48,12 @@ def say(target: Path, text: str) -> None:
 
 
 @asynccontextmanager
-async def reloading(target: Path, store: str = "") -> AsyncIterator[Running]:
+async def reloading(
+    target: Path, store: str = "", env: Mapping[str, str] | None = None
+) -> AsyncIterator[Running]:
     url = store or f"sqlite:///{target.with_name('tasks.db')}"
     words = ("serve", str(target), *ANY_PORT, "--store", url, "--reload", "--log-level", "info")
-    async with serving(*words) as running:
+    async with serving(*words, env=env) as running:
         yield running
 
 
@@ -78,6 +80,19 @@ async def test_changed_code_is_served_at_the_same_addresses(target: Path, store:
         done = await running.ended()
     assert done.code == 0, done.err
     assert done.out == ""  # the ready line was the only one
+
+
+async def test_a_second_change_in_the_same_second(target: Path) -> None:
+    """Python takes the bytecode of code with the same size and second for that of the changed code."""
+    async with reloading(target, env={"PYTHONDONTWRITEBYTECODE": ""}) as running:
+        assert await answer(running.http) == "one"
+        words = target.with_name("words.py")
+        before = words.stat().st_mtime_ns
+        assert list(target.with_name("__pycache__").glob("words.*"))
+        say(target, "WORD = 'two'\n")
+        second = before // 1_000_000_000 * 1_000_000_000
+        os.utime(words, ns=(before, second + 1 if before != second + 1 else second))
+        await until("two", running.http)
 
 
 async def test_tasks_of_before_are_kept(target: Path) -> None:
