@@ -96,7 +96,8 @@ def _value(field: FieldPlan) -> Schema:
     if field.kind is FieldKind.INTEGER:
         if field.quoted:
             return {"type": "string", "format": "int64", "pattern": _INTEGER}
-        return {"type": "integer", "minimum": field.low, "maximum": field.high}
+        # All of them are lengths and numbers of things.
+        return {"type": "integer", "minimum": 0, "maximum": field.high}
     if field.kind is FieldKind.MESSAGE:
         assert field.message is not None  # noqa: S101  for the type checker
         return {"$ref": PLACE + field.message.descriptor.name}

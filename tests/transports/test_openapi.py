@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -224,6 +227,36 @@ async def test_what_the_document_forbids_is_rejected() -> None:
             assert not validator.is_valid(body)
             answer = await http.post(f"http://{server.http}/message:send", json=body)
             assert answer.status_code == 400, (body, answer.text)
+
+
+#: what a document cannot say: the body of a message is valid, or the state of a task allows the call; null is
+#: accepted in JSON of protobuf; an id of a task may end with ":cancel"
+NOT_SAID = "positive_data_acceptance,negative_data_rejection,allow_header_conformance"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("version", ["1.0", "0.3"])  # 0.2.5 differs from 0.3 in names
+async def test_generated_requests_get_documented_responses(version: str, tmp_path: Path) -> None:
+    """Schemathesis makes valid and wrong requests of the document, also sequences of calls."""
+    async with serve(rich(), [interface("HTTP+JSON", version=version)]) as server:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "schemathesis.cli", "run", f"http://{server.http}/openapi.json"),
+            *("--seed=1", "--max-examples=3", "--no-color", f"--exclude-checks={NOT_SAID}"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=tmp_path,  # for its files
+        )
+        try:
+            async with asyncio.timeout(PATIENCE):
+                told, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    assert process.returncode == 0, told.decode()
+    tested = re.search(rb"Tested: (\d+)", told)
+    assert tested
+    assert int(tested[1]) == sum(map(len, document_of(version)["paths"].values()))
 
 
 async def test_it_is_below_each_mount_of_the_binding() -> None:
