@@ -41,15 +41,17 @@ class EngineOptions:
     patience: float = 5.0
     #: time that the executor's `cancel` gets to clean up; then the run is stopped without it
     cancel_timeout: float = 30.0
-    #: messages that may wait for the run of one task to end; more are RESOURCE_EXHAUSTED
+    #: messages that may wait for the run of one task to end, those that are not stored yet included; more are
+    #: RESOURCE_EXHAUSTED
     queue: int = 16
-    #: more are RESOURCE_EXHAUSTED
+    #: more are RESOURCE_EXHAUSTED; tasks that have ended or wait for input do not count
     tasks: int = flag(
         10_000, "Running tasks of one principal, over all tenants; 0: no limit.", "N", least=0, group="Limits"
     )
-    #: of all principals of the tenant; more are RESOURCE_EXHAUSTED
+    #: over all principals; more are RESOURCE_EXHAUSTED. Calls without a tenant are not limited
     tenant_tasks: int = flag(0, "Running tasks of one tenant; 0: no limit.", "N", least=0, group="Limits")
-    #: further messages are RESOURCE_EXHAUSTED
+    #: further messages are RESOURCE_EXHAUSTED without a time to wait: begin a new task in the same context.
+    #: The agent's own messages count, but are never rejected
     history: int = flag(
         10_000, "Messages of one task; further ones are rejected; 0: no limit.", "N", least=0, group="Limits"
     )
@@ -99,6 +101,7 @@ class StoreOptions:
     commit_delay: float = 0.01
     #: time after which a caller that waits for a failing store gets UNAVAILABLE
     ack_timeout: float = 10.0
+    #: a stream that resumes later begins with a gap; the task stays
     events_kept: float = flag(
         _DAY,
         "Keep the events of a task this long after its end, for streams that resume.",
@@ -123,9 +126,9 @@ class StoreOptions:
         least=1,
         group="Store",
     )
-    #: bytes of ended tasks in the cache
+    #: bytes of ended tasks in the cache of GetTask; other tasks are read from the database
     cache_bytes: int = 8 << 20
-    #: of the process; stores in memory and gateways have it, too
+    #: of one process; stores in memory and gateways have it, too
     max_memory: int = flag(
         1 << 30,
         "Memory for tasks, events, requests and answers; 0: no limit.",
@@ -151,7 +154,7 @@ class StoreOptions:
 class Limits:
     """Limits of one principal; 0: no limit."""
 
-    #: more are RESOURCE_EXHAUSTED
+    #: more are RESOURCE_EXHAUSTED; calls that wait for a task count
     calls: int = flag(
         10_000,
         "Concurrent unary calls of one principal; 0: no limit.",
@@ -164,7 +167,7 @@ class Limits:
     streams: int = flag(
         10_000, "Open streams of one principal; 0: no limit.", "N", least=0, group="Limits", live=True
     )
-    #: more are INVALID_PARAMS
+    #: more are INVALID_PARAMS naming `message.parts`
     parts: int = flag(1_000, "Parts of a message; 0: no limit.", "N", least=0, group="Limits", live=True)
 
 
@@ -172,13 +175,14 @@ class Limits:
 class ReplayOptions:
     """How much a gateway keeps of streams, and for how long. Sizes in bytes, times in seconds."""
 
-    #: streams that are kept; 0 turns sharing and resuming off
+    #: streams that are kept; beyond them the one that was read longest ago goes. 0 turns sharing and resuming
+    #: off
     tasks: int = 1000
-    #: events of one stream that are kept for readers that resume
+    #: events of one stream that are kept for readers that resume; before them is a gap
     events: int = 1024
     #: bytes of these events
     size: int = 1 << 20
-    #: largest task of which a copy is kept
+    #: largest task of which a copy is kept, for snapshots
     task_size: int = 4 << 20
     #: bytes of all streams together
     total: int = flag(
@@ -188,7 +192,7 @@ class ReplayOptions:
         least=0,
         group="Limits",
     )
-    #: events by which the agent may be ahead of the fastest reader
+    #: events by which the agent may be ahead of the fastest reader; then reading from the agent stops
     window: int = 64
     #: bytes by which the agent may be ahead of the fastest reader
     window_size: int = 256 << 10
@@ -207,7 +211,7 @@ class ReplayOptions:
         least=0,
         group="Upstream",
     )
-    #: attempts in a row to subscribe again after a break
+    #: attempts in a row to subscribe again after a break; then the readers get the error
     attempts: int = 8
     #: pause before the second attempt, doubled before each further one
     pause: float = 0.1
@@ -261,9 +265,9 @@ class UpstreamValues:
 class HostValues:
     """The plain values of `HostOptions`. Sizes in bytes, times in seconds."""
 
-    #: a larger request is REQUEST_TOO_LARGE
+    #: a larger request is REQUEST_TOO_LARGE with `limit` in the metadata
     max_body: int = flag(16 << 20, "Largest request.", "BYTES", least=1, group="Limits")
-    #: more are REQUEST_TOO_LARGE
+    #: more are REQUEST_TOO_LARGE with `maxValues` in the metadata, before the request is decoded
     max_values: int = flag(
         100_000,
         "JSON values in a request, or their equivalent in protobuf; 0: no limit.",
@@ -271,9 +275,11 @@ class HostValues:
         least=0,
         group="Limits",
     )
-    #: largest header block or metadata
+    #: largest header block or metadata: beyond it 431 over HTTP, 414 for a longer URL; grpcio rejects larger
+    #: metadata itself
     max_header: int = 16 * 1024
-    #: time limit for the headers of a request
+    #: time limit for the headers of a request, then the connection is closed; a body slower than 1 KiB/s
+    #: after that is INVALID_REQUEST
     header_timeout: float = 20.0
     #: silence on a stream after which a keep-alive is sent
     keep_alive: float = 15.0
@@ -282,11 +288,12 @@ class HostValues:
         False, "Accept methods of another version than the one the caller declares.", group="Protocol"
     )
     backlog: int = 1024
-    #: further connections are closed at once
+    #: further connections are closed at once, with a line in the log
     max_connections: int = flag(
         10_000, "Open connections of each listener; 0: no limit.", "N", least=0, group="Limits"
     )
-    #: clients wait before they open a further stream
+    #: after its first call, a client knows the limit and delays further calls until another one has ended;
+    #: earlier calls beyond it are UNAVAILABLE. A second channel has streams of its own
     max_connection_streams: int = flag(
         1000, "Open streams of one gRPC connection, unary calls included.", "N", least=1, group="Limits"
     )

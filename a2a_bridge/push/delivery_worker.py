@@ -390,9 +390,9 @@ class PushOptions(PushValues):
     schemes: frozenset[str] = SCHEMES
     #: the issuer in signatures; empty for the public URL of the server, or the name of the agent
     issuer: str = ""
-    #: time for one attempt
+    #: time for one attempt, after which it counts as failed
     timeout: float = 15.0
-    #: the largest number of attempts for one notification
+    #: the largest number of attempts for one notification; then it is a dead letter
     attempts: int = 100
     #: time after which an undelivered notification becomes a dead letter
     age: float = 24 * 3600.0
@@ -402,11 +402,11 @@ class PushOptions(PushValues):
     longest: float = 600.0
     #: the longest pause that a receiver can ask for with Retry-After
     longest_retry_after: float = 3600.0
-    #: concurrent deliveries; the last quarter is for targets that have no other
+    #: concurrent deliveries, the last quarter for targets that have no other; further ones wait in the outbox
     at_once: int = 64
-    #: concurrent deliveries to one target
+    #: concurrent deliveries to one target; further ones wait in the outbox
     each: int = 8
-    #: consecutive failures that open the circuit of a target
+    #: consecutive failures that open the circuit of a target: it gets no attempts for a while
     trip: int = 5
 
     def policy(self) -> SsrfPolicy:

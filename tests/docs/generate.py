@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import report
-from tests.docs import api, commands, losses, options
+from tests.docs import api, commands, limits, losses, options
 from tests.docs.pages import DOCS, ROOT
 
 
@@ -64,6 +64,8 @@ def everything() -> Iterator[Made]:
     yield Made(DOCS / "reference" / "errors.md", options.statuses, "statuses")
     yield Made(DOCS / "reference" / "wire.md", options.paths, "paths")
     yield Made(DOCS / "reference" / "benchmarks.md", benchmarks, "benchmarks")
+    for part in limits.PARTS:
+        yield Made(DOCS / "reference" / "limits.md", lambda part=part: limits.table(part), part)  # type: ignore[misc]
     for module in api.MODULES:
         yield Made(api.page(module), lambda module=module: api.text(module))  # type: ignore[misc]
     yield Made(commands.SHARED, commands.shared)
