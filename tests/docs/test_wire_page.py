@@ -14,7 +14,7 @@ PAGE = DOCS / "reference/wire.md"
 
 
 def test_the_methods_of_jsonrpc() -> None:
-    text = section(PAGE, "JSON-RPC")
+    text = section(PAGE, "JSON-RPC") + section(PAGE, "HTTP+JSON")
     assert all(f"`{row.address}`" in text for row in V1_0.forms[JSONRPC].rows)
 
 
