@@ -10,6 +10,7 @@ from tests.docs.site import KINDS, pages
 
 #: what is generated or written by a program
 _WRITTEN = re.compile(r"<!-- (?:generated|written) by .*?-->.*?<!-- end of .*?-->", re.DOTALL)
+_CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _WHOLE = ("<!-- generated from ", "This page is made from ")
 #: blocks of a page, and the tests that run them
 _BLOCKS = {
@@ -24,8 +25,11 @@ def is_generated(page: Path) -> bool:
 
 
 def words(page: Path) -> int:
-    """The words of a page that a person has written."""
-    return 0 if is_generated(page) else len(_WRITTEN.sub("", page.read_text("utf-8")).split())
+    """The words of a page that a person has written: neither code nor the lines of tables."""
+    if is_generated(page):
+        return 0
+    text = _CODE.sub("", _WRITTEN.sub("", page.read_text("utf-8")))
+    return sum(any(map(str.isalnum, one)) for one in text.split())
 
 
 def tests(page: Path) -> list[str]:
