@@ -243,6 +243,20 @@ async def test_the_findings_of_check() -> None:
         assert {"card", "message", "stream"} <= {one["name"] for one in findings}
 
 
+async def test_the_openapi_document_of_an_interface() -> None:
+    async with serving(*DEMO) as running, api_of(running) as api:
+        cells = (await api.get("/api/agent"))["cells"]
+        [url] = [one["url"] for one in cells if one["id"] == "HTTP+JSON 1.0"]
+        document = await api.get("/api/openapi?cell=HTTP%2BJSON%201.0")
+        assert document["servers"] == [{"url": url}]
+        assert "/message:send" in document["paths"]
+        for cell, text in (("GRPC%201.0", "HTTP+JSON"), ("X", "no cell X")):
+            async with api.session.get(f"/api/openapi?cell={cell}") as response:
+                error = (await response.json())["error"]
+            assert (response.status, error["field"]) == (400, "cell")
+            assert text in error["message"]
+
+
 async def test_a_notification_arrives() -> None:
     async with serving(*DEMO) as running, api_of(running) as api:
         url = (await api.get("/api/state"))["webhook"]

@@ -307,6 +307,20 @@ def test_the_card_and_what_a_check_finds(view: View) -> None:
     assert view.get("finding").count() > without
 
 
+def test_the_openapi_documents_of_the_interfaces(view: View) -> None:
+    view.tab("card")
+    parts = view.get("openapi")
+    assert [one.get_attribute("data-cell") for one in parts.all()] == [
+        f"HTTP+JSON {version}" for version in ("1.0", "0.3", "0.2.5")
+    ]
+    newest = parts.first
+    newest.locator("summary").click()
+    sent = newest.get_by_test_id("openapi-row").filter(has_text="POST /message:send").first
+    expect(sent).to_contain_text("SendMessage")
+    expect(sent).to_contain_text("A2A-Version")
+    expect(newest.get_by_test_id("openapi-text")).to_contain_text('"openapi": "3.1.0"')
+
+
 def test_history_is_exported_cleared_imported_and_sent_again(view: View, tmp_path: Path) -> None:
     view.send("remember me")
     view.tab("history")

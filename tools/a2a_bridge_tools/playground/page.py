@@ -41,6 +41,8 @@ from a2a_bridge.core.addresses import is_address
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.masking import HIDDEN, mask
+from a2a_bridge.dialects import HTTP_JSON
+from a2a_bridge.dialects.openapi import openapi
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.notification import TOKEN_HEADERS, read
 from a2a_bridge_tools.check.inspection import Inspection
@@ -217,6 +219,7 @@ class Playground:
             web.post("/api/calls", self._calls),
             web.post("/api/equivalent", self._equivalent),
             web.get("/api/check", self._check),
+            web.get("/api/openapi", self._openapi),
             web.get("/api/history", self._entries),
             web.delete("/api/history", self._clear),
             web.get("/api/history/{number}", self._lines),
@@ -363,6 +366,17 @@ class Playground:
         subject = self._subject(request.query.get("agent", ""))
         text = "hello" if request.query.get("send") == "1" else ""
         return await _stream(request, _findings(subject, text))
+
+    async def _openapi(self, request: web.Request) -> web.StreamResponse:
+        found = await self._subject(request.query.get("agent", "")).found()
+        try:
+            [cell] = found.choose([request.query.get("cell", "")])
+        except LookupError as error:
+            raise _BadRequestError(f"the card has no cell {error.args[0]}", "cell") from None
+        interface, document = cell.candidate.interface, openapi(cell.candidate.dialect)
+        if interface.protocol_binding != HTTP_JSON.name or document is None:
+            raise _BadRequestError("OpenAPI describes interfaces of HTTP+JSON", "cell")
+        return _json({**document, "servers": [{"url": interface.url}]})
 
     # history
 

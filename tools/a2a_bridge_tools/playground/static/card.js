@@ -1,7 +1,10 @@
-// The tab Card: the card as people read it and as JSON, beside that of the upstream, and findings of a check.
+// The tab Card: the card as people read it and as JSON, beside that of the upstream, the OpenAPI documents of its
+// interfaces, and findings of a check.
 
-import { askLines, withQuery } from "./api.js";
-import { Component, button, counted, h, jsonText, pairs, present, problem, row, table } from "./dom.js";
+import { askJson, askLines, withQuery } from "./api.js";
+import {
+  Component, button, copyButton, counted, h, jsonText, longText, pairs, present, problem, row, table,
+} from "./dom.js";
 import { session } from "./session.js";
 
 class Card extends Component {
@@ -25,6 +28,7 @@ class Card extends Component {
     this.outcome.textContent = "";
     this.card.replaceChildren(...(agent ? present([
       readable(agent), agent.upstream_card && beside(agent), whole("The card as JSON", agent.card),
+      ...agent.cells.filter(({ binding }) => binding === "HTTP+JSON").map(({ id }) => described(id)),
     ]) : []));
   }
 
@@ -93,6 +97,37 @@ function leaves(value, path = "", found = new Map()) {
     leaves(child, Array.isArray(value) ? `${path}[${name}]` : `${path}${path && "."}${name}`, found);
   }
   return found;
+}
+
+/** The operations of an interface of HTTP+JSON; read when it is opened. */
+function described(cell) {
+  const place = h("div");
+  const read = async () => {
+    if (!details.open || place.childElementCount) return;
+    try {
+      place.replaceChildren(...operations(await askJson(withQuery("/api/openapi", { agent: session.agentName, cell }))));
+    } catch (error) {
+      place.replaceChildren(problem(error));
+    }
+  };
+  const details = h("details.panel", { testid: "openapi", "data-cell": cell, ontoggle: read },
+    h("summary", `OpenAPI of ${cell}`), place);
+  return details;
+}
+
+function operations(document) {
+  const rows = Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, { operationId, parameters, requestBody }]) =>
+      row("openapi-row", operationId, [
+        h("code", `${method.toUpperCase()} ${path}`),
+        parameters.map(({ name, required }) => (required ? name : `${name}?`)).join(", ") || "–",
+        requestBody ? "JSON" : "–",
+      ])));
+  const text = JSON.stringify(document, null, 2);
+  return [
+    table("Operations", ["Operation", "Request", "Parameters", "Body"], rows),
+    h("div.row", copyButton(text, "openapi-copy")), longText(text, { testid: "openapi-text" }),
+  ];
 }
 
 function whole(name, value) {
