@@ -42,6 +42,9 @@ Applier = Callable[[Any, Any], Awaitable[None] | None]
 #: options that say who a caller is
 _WHO = frozenset({*options_of(EdgeFlags), "ssl_ca_certs", "ssl_cert_reqs", "forwarded_allow_ips"})
 
+#: Windows has none
+_HANGUP: int | None = getattr(signal, "SIGHUP", None)
+
 #: seconds between two looks at the file
 _PAUSE = 1.0
 #: the same for code, which somebody is working on
@@ -93,7 +96,8 @@ class Reloader:
         """From now on SIGHUP does not end this process: `attach` reads the file again for one that has come
         before. To be called in the main thread.
         """
-        signal.signal(signal.SIGHUP, self._note_hangup)
+        if _HANGUP is not None:
+            signal.signal(_HANGUP, self._note_hangup)
 
     def _note_hangup(self, _number: int, _frame: Any) -> None:
         self._is_late = True
@@ -169,10 +173,10 @@ class Reloader:
         def on_hangup() -> None:
             start(self.reload())
 
-        if hangups is None:
-            loop.add_signal_handler(signal.SIGHUP, on_hangup)
-        else:
+        if hangups is not None:
             hangups(on_hangup)
+        elif _HANGUP is not None:
+            loop.add_signal_handler(_HANGUP, on_hangup)
         if self._is_late:
             on_hangup()
         if self._reading.flags.reload:
@@ -180,8 +184,8 @@ class Reloader:
         try:
             yield
         finally:
-            if hangups is None:
-                loop.remove_signal_handler(signal.SIGHUP)
+            if hangups is None and _HANGUP is not None:
+                loop.remove_signal_handler(_HANGUP)
             for task in list(tasks):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

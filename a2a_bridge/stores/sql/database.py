@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import sqlite3
 import time
@@ -147,7 +148,8 @@ class Database:
             self._anchor = self.engine.connect()
             self._anchor.exec_driver_sql("SELECT count(*) FROM sqlite_master")
             self._anchor.rollback()
-            self._watch = FileWatch(Path(str(self.url.database)), token, self.engine.connect)
+            if hasattr(os, "pread"):  # not on Windows, which keeps an open file from being deleted
+                self._watch = FileWatch(Path(str(self.url.database)), token, self.engine.connect)
 
     async def finish(self) -> None:
         """Closes the database after the running reads. Waits only a short time for a database without a

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
@@ -266,7 +267,8 @@ async def _check_bindable(address: ListenAddress, *, shared: bool) -> None:
     )
     family, kind, number, _, where = found[0]
     with socket.socket(family, kind, number) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform != "win32":  # where it takes the address of another process
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         try:
