@@ -125,7 +125,7 @@ tck: install ## an official conformance suite, checked out in TCK, against `serv
 	$(BIN)/python -m tests.tck $(TCK) $(ARGS)
 
 # Each framework is installed from the registry into an environment of its own; a minute for all.
-frameworks: install ## run agents of other frameworks behind the gateway, and record them anew (ARGS: names)
+frameworks: install ## run adapters, fronts and agents of other frameworks with the newest releases (ARGS: names)
 	$(BIN)/python -m tests.frameworks $(ARGS)
 
 # Seconds a round: about 4. It takes the seed of an earlier run too: make crash ARGS="--seed 7".

@@ -2,9 +2,10 @@
 
 Agents on servers of their own are run behind the gateway and recorded anew; `make test` replays the recordings
 (test_recorded.py). Adapters are run in the newest release of their framework (adapters.py), which writes the table of
-docs/how-to/serve-frameworks.md; `make test` has the same checks with stand-ins (tests/adapters).
+docs/how-to/serve-frameworks.md; `make test` has the same checks with stand-ins (tests/adapters). Fronts are called by
+the newest release of their official client (fronts.py), which writes the tables of their pages.
 
-Each framework gets an environment of its own below .build/frameworks.
+Each framework and each client gets an environment of its own below .build/frameworks.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from urllib.parse import urlsplit
 
 from tests.architecture.repository import ROOT
 from tests.cli.commands import ANY_PORT, serving
-from tests.frameworks.adapters import check, write_table
+from tests.frameworks import adapters, fronts
 from tests.frameworks.environments import environment
-from tests.frameworks.programs import ADAPTED, ANSWER, FRAMEWORKS, HERE, RECORDED, Framework
+from tests.frameworks.programs import ADAPTED, ANSWER, FRAMEWORKS, FRONTS, HERE, RECORDED, Framework
 from tests.frameworks.recording import recording
 from tests.frameworks.talking import through_a_gateway
 from tests.patience import PATIENCE
@@ -95,12 +96,27 @@ async def adk_client() -> list[str]:
 
 def main() -> int:
     """0 only if every cell of every framework gives the answer."""
-    wanted = set(sys.argv[1:]) or {one.name for one in (*FRAMEWORKS, *ADAPTED)}
+    known = {one.name for one in (*FRONTS, *FRAMEWORKS, *ADAPTED)}
+    wanted = set(sys.argv[1:]) or known
+    if wanted - known:
+        print(
+            f"frameworks: {', '.join(sorted(wanted - known))}: no such name; there are {', '.join(sorted(known))}"
+        )
+        return 2
     wrong = 0
+    for front in FRONTS:
+        if front.name in wanted:
+            called = asyncio.run(fronts.check(front))
+            fronts.write_table(front, called)
+            for name, fault in called.faults.items():
+                wrong += bool(fault)
+                if fault:
+                    print(f"front {front.name:14} {name} {fault[:400]}", flush=True)
+            print(f"front {front.name:14} {called.version:20} {len(called.faults)} tests", flush=True)
     for adapted in ADAPTED:
         if adapted.name in wanted:
-            result = asyncio.run(check(adapted))
-            write_table(adapted, result)
+            result = asyncio.run(adapters.check(adapted))
+            adapters.write_table(adapted, result)
             for name, fault in result.faults.items():
                 print(f"{adapted.title:20} {name:34} {fault[:400] or 'ok'}", flush=True)
                 wrong += bool(fault)

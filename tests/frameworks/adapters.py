@@ -12,12 +12,12 @@ from pathlib import Path
 from tests.architecture.repository import ROOT
 from tests.docs.pages import DOCS, blocks
 from tests.frameworks.adapter_checks import CHECKS, run_checks
-from tests.frameworks.environments import environment
+from tests.frameworks.environments import environment, output_of, version_of
 from tests.frameworks.programs import ADAPTED, HERE, Adapted
+from tests.frameworks.tables import write, written
 from tests.patience import PATIENCE
 
 PAGE = DOCS / "how-to/serve-frameworks.md"
-BEGIN, END = "<!-- written by `make frameworks` -->", "<!-- end of what is written -->"
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,14 @@ async def check(adapted: Adapted) -> Result:
     python = environment(f"adapter-{adapted.name}", packages, newest=True)
     faults = await _checks(python, adapted)
     faults |= await _programs(python, adapted)
-    version = f"from importlib.metadata import version; print(version({adapted.package!r}), end='')"
-    return Result(await _run(python, "-c", version), faults)
+    return Result(await version_of(python, adapted.package), faults)
 
 
 async def _checks(python: Path, adapted: Adapted) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         keys = []
         for name in ("ann", "bob"):
-            made = await _run(
+            made = await output_of(
                 python, "-m", "a2a_bridge", "keys", "create", "--file", f"{folder}/keys.json", "--id", name
             )
             keys.append(made.split()[-1])
@@ -59,20 +58,10 @@ async def _programs(python: Path, adapted: Adapted) -> dict[str, str]:
             path = Path(folder) / "program.py"
             path.write_text(block.body, "utf-8")
             try:
-                await _run(python, str(path))
+                await output_of(python, str(path))
             except RuntimeError as error:
                 found[f"{page.name}:{block.line}"] = str(error)
     return found
-
-
-async def _run(python: Path, *arguments: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        str(python), *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
-    if process.returncode:
-        raise RuntimeError(err.decode()[-2000:])
-    return out.decode()
 
 
 @asynccontextmanager
@@ -99,19 +88,9 @@ async def _serving(python: Path, folder: str, target: str) -> AsyncIterator[str]
         await process.wait()
 
 
-def written() -> dict[str, dict[str, str]]:
-    """The table of the page: the cells of each row by column."""
-    text = PAGE.read_text("utf-8")
-    lines = text.partition(BEGIN)[2].partition(END)[0].strip().splitlines()
-    if not lines:
-        return {}
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return {row[0]: dict(zip(rows[0][1:], row[1:], strict=True)) for row in rows[2:]}
-
-
 def write_table(adapted: Adapted, result: Result) -> None:
     """Writes the column of a framework, and keeps the others."""
-    known = written()
+    known = written(PAGE)
     column = f"{adapted.title} {result.version}"
     heads = []
     for one in ADAPTED:
@@ -120,15 +99,8 @@ def write_table(adapted: Adapted, result: Result) -> None:
             heads.append(column)
         elif of_it:
             heads.append(of_it[0])
-    lines = [f"| | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
+    rows = {}
     for name in CHECKS:
-        cells = [
-            ("no" if result.faults[name] or name in adapted.refuses else "yes")
-            if head == column
-            else known.get(name, {}).get(head, "-")
-            for head in heads
-        ]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    text = PAGE.read_text("utf-8")
-    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{after}", "utf-8")
+        cell = "no" if result.faults[name] or name in adapted.refuses else "yes"
+        rows[name] = [cell if head == column else known.get(name, {}).get(head, "-") for head in heads]
+    write(PAGE, heads, rows)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import venv
 from collections.abc import Sequence
 from pathlib import Path
 
 from tests.architecture.repository import ROOT
+from tests.patience import PATIENCE
 
 FOLDER = ROOT / ".build" / "frameworks"
 
@@ -29,3 +31,20 @@ def environment(name: str, packages: Sequence[str], *, newest: bool = False) -> 
         subprocess.run([*command, *packages], check=True)
         stamp.write_text(wanted, "utf-8")
     return python
+
+
+async def output_of(python: Path, *arguments: str) -> str:
+    """The stdout of a program. Raises RuntimeError with the end of its stderr if it fails."""
+    process = await asyncio.create_subprocess_exec(
+        str(python), *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
+    if process.returncode:
+        raise RuntimeError(err.decode()[-2000:])
+    return out.decode()
+
+
+async def version_of(python: Path, package: str) -> str:
+    """The installed version of a package."""
+    program = f"from importlib.metadata import version; print(version({package!r}), end='')"
+    return await output_of(python, "-c", program)

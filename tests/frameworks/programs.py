@@ -1,6 +1,7 @@
-"""The frameworks that are run: packages, versions, programs. Data; runs nothing.
+"""The frameworks and clients that are run: packages, versions, programs. Data; runs nothing.
 
 FRAMEWORKS are agents on servers of their own, behind the gateway. ADAPTED are agents on our server, by adapters.
+FRONTS are official clients before our fronts.
 """
 
 from __future__ import annotations
@@ -112,4 +113,30 @@ ADAPTED = (
         "openai_agents.py:served",
         refuses=("approval with other arguments",),
     ),
+)
+
+
+@dataclass(frozen=True)
+class Front:
+    """One front, with the official client of that name, always in its newest release."""
+
+    name: str
+    #: its tests below tests/fronts
+    tests: tuple[str, ...]
+    #: the rows of the table in docs/how-to/serve-NAME-clients.md, and what the names of tests of a row alone have
+    rows: dict[str, tuple[str, ...]]
+
+
+FRONTS = (
+    Front(
+        "mcp",
+        ("test_mcp.py", "test_mcp_command.py"),
+        {
+            "stdio, 2025-11-25": ("stdio", "legacy"),
+            "stdio, 2026-07-28": ("stdio", "2026-07-28"),
+            "HTTP, 2025-11-25": ("test_mcp.py", "http", "legacy"),
+            "HTTP, 2026-07-28": ("test_mcp.py", "http", "2026-07-28"),
+        },
+    ),
+    Front("openai", ("test_openai.py", "test_openai_command.py"), {"chat completions and responses": ()}),
 )

@@ -118,6 +118,9 @@ def _said(run: Run, text: str) -> hub.Message:
     )
 
 
+#: an agent, and its card
+At = tuple[Desk, hub.AgentCard]
+
 SKILLS = [
     hub.AgentSkill(id="ask desk", name="Ask the desk", description="Answers", tags=["x"], examples=["turn"]),
     hub.AgentSkill(id="ask_desk", name="Twin", description="The same", tags=["x"]),

@@ -1,9 +1,13 @@
-"""Fronts of tests on real sockets: an application on uvicorn, and API keys for its callers."""
+"""Fronts of tests on real sockets: an application on uvicorn, API keys for its callers, and the command."""
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from a2a_bridge.auth import Authentication
@@ -13,6 +17,18 @@ from a2a_bridge.core.call import Principal
 from a2a_bridge.core.callers import Presented
 from a2a_bridge_adapters.fronts.listener import listen
 
+COMMAND = str(Path(sys.executable).parent / "a2a-bridge")
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
 KEYS = {"key of ann": "ann", "key of bob": "bob"}
 
 
@@ -41,3 +57,18 @@ async def listening(app: Any, **flags: Any) -> AsyncIterator[str]:
     """The URL of an application, which starts with its first request."""
     async with listen(app, ListenAddress(), GatewayFlags(timeout_graceful_shutdown=1.0, **flags)) as listener:
         yield f"http://{listener.http}"
+
+
+@asynccontextmanager
+async def running(*arguments: str) -> AsyncIterator[str]:
+    """The address of a front that is served over HTTP."""
+    process = await asyncio.create_subprocess_exec(
+        COMMAND, "front", *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        line = (await process.stdout.readline()).decode()
+        yield line.partition("http=")[2].strip()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0

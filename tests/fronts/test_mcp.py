@@ -13,9 +13,6 @@ import pytest
 from mcp import Client, MCPError, types
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from openai import AsyncOpenAI
-from starlette.applications import Starlette
-from starlette.routing import Mount
 
 from a2a_bridge import Agent, connect, interface
 from a2a_bridge.app.runtime import ServeOptions, serve_agent
@@ -27,23 +24,14 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.fronts import turn
 from a2a_bridge_adapters.fronts.mcp_content import STATE_META, TASK_META
 from a2a_bridge_adapters.fronts.mcp_serving import mcp_front
-from a2a_bridge_adapters.fronts.openai import openai_front
 from tests.agents import ScriptedAgent, SlowAgent
-from tests.fronts.desk import FORMS, PNG, Desk, serving
-from tests.fronts.fronts import authentication, listening
+from tests.fronts.desk import FORMS, PNG, At, Desk, serving
+from tests.fronts.fronts import ACCEPT, INITIALIZE, authentication, listening
 from tests.patience import PATIENCE
 
 #: the eras of the protocol
 ERAS = ("legacy", "2026-07-28")
 TOOL = "ask_desk"
-At = tuple[Desk, hub.AgentCard]
-
-
-@pytest.fixture(params=FORMS, ids=" ".join)
-async def desk_at(request: pytest.FixtureRequest) -> AsyncIterator[At]:
-    desk = Desk()
-    async with asyncio.timeout(PATIENCE), serving(desk, *request.param) as target:
-        yield desk, target
 
 
 @pytest.fixture(params=ERAS)
@@ -336,10 +324,9 @@ async def test_credentials_of_callers_stay_here(desk_at: At, era: str) -> None:
 
 async def test_callers_that_are_not_known(desk_at: At) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    headers = {"Accept": "application/json, text/event-stream"}
     async with (
         fronted(desk_at[1], authenticate=authentication()) as url,
-        create_mcp_http_client(headers) as http,
+        create_mcp_http_client(ACCEPT) as http,
     ):
         for key in ({}, {"Authorization": "Bearer wrong"}):
             response = await http.post(f"{url}/mcp", json=body, headers=key)
@@ -351,22 +338,12 @@ async def test_callers_that_are_not_known(desk_at: At) -> None:
 
 
 async def test_a_session_belongs_to_its_caller(desk_at: At) -> None:
-    headers = {"Accept": "application/json, text/event-stream", "Authorization": "Bearer key of ann"}
-    opening = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "t", "version": "1"},
-        },
-    }
+    headers = {**ACCEPT, "Authorization": "Bearer key of ann"}
     async with (
         fronted(desk_at[1], authenticate=authentication()) as url,
         create_mcp_http_client(headers) as http,
     ):
-        opened = await http.post(f"{url}/mcp", json=opening)
+        opened = await http.post(f"{url}/mcp", json=INITIALIZE)
         session = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
         listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
         stolen = await http.post(
@@ -389,7 +366,7 @@ async def test_hosts_that_are_not_allowed(desk_at: At) -> None:
 
 async def test_half_of_a_surrogate_pair_is_an_argument_that_is_wrong() -> None:
     """Clients cannot send it, but whoever writes JSON can."""
-    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    headers = {**ACCEPT, "Content-Type": "application/json"}
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -423,20 +400,6 @@ async def test_calls_of_one_session_at_once(desk_at: At, era: str) -> None:
     async with fronted(target) as url, client(url, era) as mcp:
         results = await asyncio.gather(*(mcp.call_tool(TOOL, {"message": f"m{n}"}) for n in range(20)))
     assert [text_of(one).split("!")[0] for one in results] == [f"m{n}" for n in range(20)]
-
-
-async def test_a_front_that_is_mounted(era: str) -> None:
-    desk = Desk()
-    async with asyncio.timeout(PATIENCE), serving(desk, *FORMS[0]) as card:
-        tools, model = mcp_front(card), openai_front(card)
-        whole = Starlette(routes=[Mount("/tools", tools), Mount("/model/v1", model)])
-        async with listening(whole) as url:
-            async with client(f"{url}/tools", era) as mcp:
-                assert text_of(await mcp.call_tool(TOOL, {"message": "hello"})).startswith("hello!")
-            async with AsyncOpenAI(base_url=f"{url}/model/v1", api_key="x") as api:
-                assert [one.id async for one in api.models.list()] == ["desk"]
-            await tools.close()
-            await model.close()
 
 
 async def test_an_agent_in_the_same_process_and_a_peer(era: str) -> None:
@@ -505,19 +468,8 @@ async def test_a_server_that_stops_ends_its_calls_without_tracebacks(
     app = mcp_front(target)
     async with AsyncExitStack() as stack, create_mcp_http_client() as http:
         url = await stack.enter_async_context(listening(app))
-        head = {"Accept": "application/json, text/event-stream"}
-        body = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {},
-                "clientInfo": {"name": "test", "version": "1"},
-            },
-        }
-        opened = await http.post(f"{url}/mcp", json=body, headers=head)
-        head["Mcp-Session-Id"] = opened.headers["mcp-session-id"]
+        opened = await http.post(f"{url}/mcp", json=INITIALIZE, headers=ACCEPT)
+        head = {**ACCEPT, "Mcp-Session-Id": opened.headers["mcp-session-id"]}
         call = {"name": TOOL, "arguments": {"message": "work"}}
         body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
         calling = asyncio.create_task(http.post(f"{url}/mcp", json=body, headers=head))

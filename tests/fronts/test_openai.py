@@ -17,21 +17,12 @@ from openai import AsyncOpenAI
 
 from a2a_bridge import A2AError, Reason, Run
 from a2a_bridge.hosting import Event
-from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.fronts.openai import openai_front
-from tests.fronts.desk import FORMS, PNG, Desk, serving
+from tests.fronts.desk import FORMS, PNG, At, Desk, serving
 from tests.fronts.fronts import authentication, listening
 from tests.patience import PATIENCE
 
-At = tuple[Desk, hub.AgentCard]
 Messages = list[dict[str, Any]]
-
-
-@pytest.fixture(params=FORMS, ids=" ".join)
-async def desk_at(request: pytest.FixtureRequest) -> AsyncIterator[At]:
-    desk = Desk()
-    async with asyncio.timeout(PATIENCE), serving(desk, *request.param) as card:
-        yield desk, card
 
 
 @asynccontextmanager

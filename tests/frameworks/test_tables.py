@@ -1,4 +1,4 @@
-"""The table of docs/how-to/serve-frameworks.md that `make frameworks` writes."""
+"""The tables that `make frameworks` writes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import re
 from tests.architecture.repository import pyproject
 from tests.docs.pages import DOCS
 from tests.frameworks.adapter_checks import CHECKS
-from tests.frameworks.adapters import written
-from tests.frameworks.programs import ADAPTED
+from tests.frameworks.adapters import PAGE
+from tests.frameworks.fronts import COLUMNS, page
+from tests.frameworks.programs import ADAPTED, FRONTS
+from tests.frameworks.tables import BEGIN, written
 
 
 def test_the_table_has_each_check_and_each_adapter() -> None:
-    table = written()
+    table = written(PAGE)
     assert list(table) == list(CHECKS)
     for row in table.values():
         assert [head.rpartition(" ")[0] for head in row] == [one.title for one in ADAPTED]
@@ -26,3 +28,11 @@ def test_each_adapter_has_an_extra_an_entry_point_and_a_short_page() -> None:
         assert one.name in project["optional-dependencies"]
         assert one.name in project["entry-points"]["a2a_bridge.adapters"]
         assert len((DOCS / f"how-to/serve-{one.name}.md").read_text("utf-8").splitlines()) <= 60
+
+
+def test_the_tables_of_the_fronts() -> None:
+    for front in FRONTS:
+        assert re.search(
+            rf"\| `{front.name}` \d[\w.]* \|", page(front).read_text("utf-8").partition(BEGIN)[2]
+        )
+        assert written(page(front)) == {row: dict.fromkeys(COLUMNS, "yes") for row in front.rows}

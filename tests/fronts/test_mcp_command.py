@@ -1,0 +1,126 @@
+"""`a2a-bridge front mcp` as a program, with the official client, over a pipe and over HTTP in both eras."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.shared._httpx_utils import create_mcp_http_client
+
+from tests.fronts.desk import At
+from tests.fronts.fronts import ACCEPT, COMMAND, INITIALIZE, running
+from tests.fronts.test_mcp import ERAS, TOOL, client, text_of
+from tests.patience import PATIENCE
+
+#: how the command is reached
+TRANSPORTS = ("stdio", "http")
+
+
+@asynccontextmanager
+async def calling(card: str, transport: str, era: str) -> AsyncIterator[Client]:
+    flags = ("--wait", "5s", "--log-level", "debug")
+    if transport == "stdio":
+        program = StdioServerParameters(command=COMMAND, args=["front", "mcp", card, "--stdio", *flags])
+        async with Client(program, mode=era) as mcp:
+            yield mcp
+        return
+    async with running("mcp", card, "--http", "127.0.0.1:0", *flags) as url, client(url, era) as mcp:
+        yield mcp
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("era", [*ERAS, "auto"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_the_command(desk_at: At, card_file: str, transport: str, era: str) -> None:
+    desk, _ = desk_at
+    async with calling(card_file, transport, era) as mcp:
+        assert [one.name for one in (await mcp.list_tools()).tools] == [TOOL, "ask_desk_2", "task_status"]
+        counts = [text_of(await mcp.call_tool(TOOL, {"message": "turn"}))[:6] for _ in range(2)]
+        # A pipe has one client, and the other era a session.
+        one_conversation = transport == "stdio" or era == "legacy"
+        assert counts == ["turn 1", "turn 2" if one_conversation else "turn 1"]
+        call = asyncio.create_task(mcp.call_tool(TOOL, {"message": "work"}))
+        await desk.working.wait()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await desk.cancelled.wait()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("end", ["end of stdin", "SIGTERM"])
+async def test_stdio_has_mcp_only_and_the_end_cancels_tasks(desk_at: At, card_file: str, end: str) -> None:
+    desk, _ = desk_at
+    process = await asyncio.create_subprocess_exec(
+        *(COMMAND, "front", "mcp", card_file, "--stdio", "--log-level", "debug"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call"}
+    call["params"] = {"name": TOOL, "arguments": {"message": "work"}}
+    for one in (INITIALIZE, {"jsonrpc": "2.0", "method": "notifications/initialized"}, call):
+        process.stdin.write(json.dumps(one).encode() + b"\n")
+    await desk.working.wait()
+    if end == "SIGTERM":
+        process.send_signal(signal.SIGTERM)
+    else:
+        process.stdin.close()
+    out, err = await process.communicate()
+    await desk.cancelled.wait()
+    assert process.returncode == 0, err.decode()
+    assert [json.loads(line)["jsonrpc"] for line in out.splitlines()] == ["2.0"] * len(out.splitlines())
+    assert b"upstream: " in err
+
+
+@pytest.mark.process
+async def test_a_client_over_stdio_that_dies_leaves_no_traceback(card_file: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(COMMAND, "front", "mcp", card_file, "--stdio"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
+    await process.stdout.readline()
+    process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]  no public way
+    process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}).encode() + b"\n")
+    process.stdin.close()
+    err = (await process.stderr.read()).decode()
+    assert (await process.wait(), "Traceback" in err) == (0, False), err
+
+
+@pytest.mark.process
+async def test_an_agent_in_a_file_over_stdio(tmp_path: Path) -> None:
+    (tmp_path / "weather.py").write_text(
+        "from a2a_bridge import agent\n@agent\nasync def weather(text):\n    '''Tells.'''\n    return f'{text}: 21'\n"
+    )
+    program = StdioServerParameters(
+        command=COMMAND, args=["front", "mcp", str(tmp_path / "weather.py"), "--stdio"]
+    )
+    async with asyncio.timeout(PATIENCE), Client(program) as mcp:
+        assert text_of(await mcp.call_tool("weather", {"message": "Oslo"})) == "Oslo: 21"
+
+
+@pytest.mark.process
+async def test_an_open_http_stream_of_a_client_does_not_delay_the_end(card_file: str) -> None:
+    """A client of 2025-11-25 listens as long as its session lasts."""
+    grace = ("--timeout-graceful-shutdown", str(100 * PATIENCE))
+    async with create_mcp_http_client() as http, asyncio.timeout(PATIENCE):
+        async with running("mcp", card_file, "--http", "127.0.0.1:0", *grace) as url:
+            opened = await http.post(f"{url}/mcp", json=INITIALIZE, headers=ACCEPT)
+            session = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
+            request = http.build_request("GET", f"{url}/mcp", headers={**ACCEPT, **session})
+            listening = await http.send(request, stream=True)
+            assert listening.status_code == 200
+        assert [chunk async for chunk in listening.aiter_bytes()] == []
