@@ -1,6 +1,7 @@
 """A scripted agent written with the official SDK, as a program of its own. Not a server of ours.
 
     python tests/interop/sdk_agent.py [--binding JSONRPC] [--binding HTTP+JSON] [--binding GRPC] [--compat]
+        [--sqlite FILE]
 
 Serves the bindings named (all three by default), each on a port the system picks; JSON-RPC at `/` and
 HTTP+JSON at the root of one listener. With --compat it is an agent of protocol 0.3, by the SDK's own
@@ -14,10 +15,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import socket
 import sys
 from pathlib import Path
 
+# Before a2a.compat: otherwise a circular import leaves the SDK's client without gRPC of 0.3, and says nothing.
+import a2a.client  # noqa: F401
 import grpc.aio
 import httpx
 import uvicorn
@@ -32,8 +36,12 @@ from a2a.server.routes.jsonrpc_routes import create_jsonrpc_routes
 from a2a.server.routes.rest_routes import create_rest_routes
 from a2a.server.tasks import (
     BasePushNotificationSender,
+    DatabasePushNotificationConfigStore,
+    DatabaseTaskStore,
     InMemoryPushNotificationConfigStore,
     InMemoryTaskStore,
+    PushNotificationConfigStore,
+    TaskStore,
 )
 from a2a.types import a2a_pb2, a2a_pb2_grpc
 from a2a.utils.errors import A2A_REASON_TO_ERROR
@@ -89,11 +97,30 @@ def card(
     )
 
 
+async def stores(sqlite: str) -> tuple[TaskStore, PushNotificationConfigStore]:
+    """The SDK's stores for tasks and receivers of notifications. sqlite: their file; empty: in memory."""
+    if not sqlite:
+        return InMemoryTaskStore(), InMemoryPushNotificationConfigStore()
+    from sqlalchemy.ext.asyncio import create_async_engine  # slow to import, and seldom needed
+
+    engine = create_async_engine(f"sqlite+aiosqlite:///{sqlite}")
+    tasks, receivers = DatabaseTaskStore(engine), DatabasePushNotificationConfigStore(engine)
+    # Otherwise the first requests do it, and fail if there are two at once.
+    await tasks.initialize()
+    await receivers.initialize()
+    return tasks, receivers
+
+
 async def run(
-    bindings: list[str], compat: bool, executor: AgentExecutor | None = None, *, push: bool = False
+    bindings: list[str],
+    compat: bool,
+    executor: AgentExecutor | None = None,
+    *,
+    push: bool = False,
+    sqlite: str = "",
 ) -> None:
     """Serves until standard input ends. executor: what it does; None: it plays scripts. push: whether it sends
-    notifications, and does not only keep their receivers.
+    notifications, and does not only keep their receivers. sqlite: the file of its tasks; empty: in memory.
     """
     # Of protocol TCP by name: asyncio turns Nagle's algorithm off for no other, which costs 40 ms a call.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -108,10 +135,10 @@ async def run(
     extended = a2a_pb2.AgentCard()
     extended.CopyFrom(public)
     extended.skills.add(id="more", name="More", description="For those who may", tags=["extended"])
-    receivers = InMemoryPushNotificationConfigStore()
+    tasks, receivers = await stores(sqlite)
     handler = DefaultRequestHandler(
         agent_executor=executor or ScriptedExecutor(),
-        task_store=InMemoryTaskStore(),
+        task_store=tasks,
         agent_card=public,
         push_config_store=receivers,
         push_sender=BasePushNotificationSender(httpx.AsyncClient(), receivers) if push else None,
@@ -152,6 +179,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--binding", action="append", choices=BINDINGS)
     parser.add_argument("--compat", action="store_true")
+    parser.add_argument("--sqlite", default="")
     logging.disable(logging.CRITICAL)
     arguments = parser.parse_args()
-    asyncio.run(run(arguments.binding or list(BINDINGS), arguments.compat))
+    asyncio.run(run(arguments.binding or list(BINDINGS), arguments.compat, sqlite=arguments.sqlite))
+    if arguments.sqlite:
+        os._exit(0)  # a thread of the SDK's store may wait for ever

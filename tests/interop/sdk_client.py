@@ -137,5 +137,9 @@ async def sdk_client(card: Any, binding: str) -> AsyncIterator[SdkService]:
             ).create(theirs)
             for streaming in (False, True)
         ]
+        there = [one for one in theirs.supported_interfaces if one.protocol_binding == binding]
+        if all(one.protocol_version.startswith("0.") for one in there):
+            transport = type(clients[0]._transport).__module__
+            assert transport.startswith("a2a.compat"), f"the SDK's client speaks 1.0, by {transport}"
         async with clients[0], clients[1]:
             yield SdkService(*clients)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
-import sysconfig
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
-from a2a_bridge import Agent
 from a2a_bridge.app.peer import request_of
-from a2a_bridge.app.runtime import ServeOptions, connect, serve_agent
+from a2a_bridge.app.runtime import connect, serve_agent
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cli.commands import ANY_PORT, serving
@@ -24,36 +21,18 @@ from tests.equivalence.scenarios import SCENARIOS
 from tests.equivalence.stack import BINDINGS, stack
 from tests.equivalence.talk import Talk
 from tests.interop.deviations import CLIENT_DROPS_DETAILS, differences
-from tests.interop.sdk_agent import ScriptedExecutor, card
+from tests.interop.executor_servers import PATHS, hosted, hosted_0_3, options
 from tests.interop.sdk_client import sdk_client
 from tests.matrix.bridged import EVERYWHERE, Peers, calling, found_in, held, judged
 from tests.matrix.versions import Deviation, Side
 from tests.patience import PATIENCE
 from tests.peers.callers import ServiceCaller
 from tests.peers.faults import dropping, without_defaults
-from tests.peers.processes import AGENTS, ROOT, PeerClient, started
+from tests.peers.processes import AGENTS, ROOT, PeerClient
 from tests.peers.processes import Agent as PeerAgent
 from tests.peers.transcript import settled, transcripts
 
 pytestmark = pytest.mark.sdk
-
-#: what the environment of a2a-sdk 0.3 lacks for our server
-PATHS = os.pathsep.join([str(ROOT), str(ROOT / "transports"), sysconfig.get_path("purelib")])
-
-
-def hosted() -> Agent:
-    """The scripted agent, as an executor of a2a-sdk 1.x with cards of that SDK."""
-    extended = card([], "Scripted (ours)")
-    extended.skills.add(id="more", name="More", description="For those who may", tags=["extended"])
-    return Agent(ScriptedExecutor, card=card([], "Scripted (ours)"), extended_card=extended)
-
-
-def url_of(store: str, folder: Path) -> str:
-    return f"sqlite:///{folder / 'tasks.db'}" if store == "sqlite" else "memory://"
-
-
-def options(store: str, folder: Path) -> ServeOptions:
-    return ServeOptions(store=url_of(store, folder))
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
@@ -102,16 +81,6 @@ WRITTEN = [
     Deviation("a data part of 1.0 has a media type", dropping("mediaType", within="data")),
     Deviation("append and lastChunk that are false can be said in 0.3", without_defaults),
 ]
-
-
-@asynccontextmanager
-async def hosted_0_3(store: str, folder: Path) -> AsyncIterator[tuple[str, hub.AgentCard]]:
-    """The scripted executor of a2a-sdk 0.3 on our engine, in a process with that SDK: its origin and card."""
-    python = AGENTS["0.3.26"].command[0]
-    program = str(ROOT / "tests" / "peers" / "executor_0_3.py")
-    with started((python, program, PATHS, url_of(store, folder))) as (_, words):
-        async with connect(words["http"]) as peer:
-            yield words["http"], peer.card
 
 
 @pytest.mark.process
