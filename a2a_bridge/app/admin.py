@@ -190,7 +190,7 @@ def agent_gauges(agent: str, one: AgentApp) -> Gather:
             ),
             _gauge(
                 "tasks_to_take_over",
-                "Tasks of earlier processes that have not been taken over yet.",
+                "Tasks of earlier processes that have no new owner yet.",
                 _of(name, one.engine.left),
             ),
             *_store(name, one.store),
@@ -222,23 +222,37 @@ def process_gauges(is_ready: Callable[[], bool]) -> Gather:
         traffic = [
             _counter(what, explanation, {(binding,): count for binding, count in counted.items()}, _BINDING)
             for what, explanation, counted in (
-                ("received_bytes", "Bytes of requests that this process has read.", received_bytes),
-                ("sent_bytes", "Bytes of answers and events that this process has written.", sent_bytes),
+                (
+                    "received_bytes",
+                    "Bytes of the bodies of requests that this process has read.",
+                    received_bytes,
+                ),
+                (
+                    "sent_bytes",
+                    "Bytes of the bodies of answers, errors and events that this process has written.",
+                    sent_bytes,
+                ),
             )
         ]
         return [
             _gauge("build_info", "Always 1.", build, ("version", "python")),
             _gauge("ready", "1 while the server takes new work.", {(): float(is_ready())}, ()),
-            _gauge("memory_in_work_bytes", "Large requests and answers in work.", {(): in_work.held}, ()),
+            _gauge(
+                "memory_in_work_bytes",
+                "Large requests and answers in work, a part of --max-memory.",
+                {(): in_work.held},
+                (),
+            ),
             _counter(
                 "rejected_requests",
-                "Requests of this process that were rejected before they became calls.",
+                "Requests that were rejected before they became calls: no credentials, no JSON, an unknown"
+                " method, too large. An unknown path has no binding.",
                 rejected_requests,
                 ("binding", "version", "code"),
             ),
             _counter(
                 "rejected_connections",
-                "Connections of this process beyond the limit of a listener.",
+                "HTTP connections beyond --max-connections, closed at once.",
                 closed,
                 ("family",),
             ),
@@ -256,11 +270,15 @@ def _store(name: str, store: Store) -> Iterable[Metric]:
     if isinstance(store, MeasuresWrites):
         writes = store.writes()
         commits = SummaryMetricFamily(
-            f"{PREFIX}store_commit_seconds", "Duration of the transactions of the store.", labels=_AGENT
+            f"{PREFIX}store_commit_seconds",
+            "Number and duration of the transactions of a database.",
+            labels=_AGENT,
         )
         commits.add_metric((name,), writes.commits, writes.seconds)
         yield commits
-        text = "Changes that the transactions of the store have written."
+        text = (
+            "Changes that the transactions of a database have written; by their number, the size of a group."
+        )
         yield _counter("store_changes", text, _of(name, writes.changes))
         yield _gauge("store_queued_bytes", "Events that wait to be written.", _of(name, writes.queued))
 
@@ -268,7 +286,11 @@ def _store(name: str, store: Store) -> Iterable[Metric]:
 def _memory(name: str, account: MemoryAccount) -> Iterable[Metric]:
     yield _gauge("memory_bytes", "Tasks, events and buffers in memory.", _of(name, account.used))
     limit = account.limit or float("inf")
-    yield _gauge("memory_limit_bytes", "The limit of --max-memory.", _of(name, limit))
+    yield _gauge(
+        "memory_limit_bytes",
+        "The limit of --max-memory; above 7/8 of it, new work is rejected.",
+        _of(name, limit),
+    )
 
 
 async def _outbox(name: str, outbox: Outbox) -> list[Metric]:
@@ -280,7 +302,11 @@ async def _outbox(name: str, outbox: Outbox) -> list[Metric]:
         return []
     age = backlog.age or 0.0
     return [
-        _gauge("outbox_notifications", "Push notifications that wait.", _of(name, backlog.pending)),
+        _gauge(
+            "outbox_notifications",
+            "Push notifications that wait; with PostgreSQL, of all replicas.",
+            _of(name, backlog.pending),
+        ),
         _gauge("outbox_oldest_seconds", "Age of the oldest push notification that waits.", _of(name, age)),
         _gauge("dead_letters", "Push notifications that were given up.", _of(name, backlog.dead)),
     ]

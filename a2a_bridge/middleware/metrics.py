@@ -155,9 +155,12 @@ class _Instruments:
         self.requests = Counter(
             name("requests"), f"Finished calls{whose}, by outcome.", (*_CALL, "code"), registry=registry
         )
-        self.duration = histogram("request_duration_seconds", f"Duration of calls{whose}.")
+        self.duration = histogram(
+            "request_duration_seconds", f"Duration of calls{whose}; of a stream, until its end."
+        )
         self.first = histogram("stream_first_event_seconds", f"Time to the first event of streams{whose}.")
-        self.interval = histogram("stream_event_interval_seconds", f"Time between events of streams{whose}.")
+        interval = f"Time until the next event of streams{whose}, without the time of the reader."
+        self.interval = histogram("stream_event_interval_seconds", interval)
         self.open = Gauge(name("streams_open"), f"Open streams{whose}.", _CALL, registry=registry)
 
 

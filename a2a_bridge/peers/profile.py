@@ -43,26 +43,29 @@ class ErrorData(Enum):
 class Quirks:
     """Deviations of one implementation. Every default is neutral."""
 
-    #: the variant of file contents in a2a.v1 (gRPC and HTTP+JSON of 0.x)
+    #: the bytes of a file in 0.3 and 0.2.5 over gRPC and HTTP+JSON: the content, or its base64 text
     file_bytes: Files = Files.AUTO
-    #: the type of `error.data` in JSON-RPC responses of 0.3
+    #: the JSON type that a caller of 0.3 reads in `error.data` of JSON-RPC
     error_data: ErrorData = ErrorData.ANY
-    #: the response to a JSON-RPC stream is read as events only: an error as JSON is an empty success, or is
-    #: untyped
+    #: the response to a JSON-RPC stream is read as events only: a rejection is an event, because the caller
+    #: takes an error as JSON for an empty success, or for an untyped error
     events_only: bool = False
-    #: HTTP+JSON of 0.x is parsed without unknown members, those younger than v0.3.0 included
+    #: HTTP+JSON of 0.3 is read without members younger than v0.3.0: metadata of parts and names of files go
+    #: into the metadata of the message or artifact, as `urn:a2a-bridge:parts:1`
     strict_json: bool = False
-    #: push configurations of 1.0 have the shape of a draft (see dialects/v1_0/forms.py)
+    #: push configurations of 1.0 have the shape of a draft: answers have its members, too. Requests in this
+    #: shape are read from every caller
     draft_push_configs: bool = False
     #: the longest line of an event stream that is read, in bytes; 0 for any. Longer lines are dropped in
     #: silence
     max_event_line: int = 0
-    #: a historyLength of 0 in tasks/get of 0.3 over JSON-RPC requests no history; others mean all of it
+    #: a `historyLength` of 0 in `tasks/get` of 0.3 over JSON-RPC requests no history; others mean all of it
     zero_history: bool = False
     #: a card with an interface that is no HTTP URL of the card's own origin is rejected as a whole. `check`
-    #: says so; requests for cards do not show which of the programs on an SDK sent them
+    #: names the reader; its requests look like those of its SDK
     http_cards: bool = False
-    #: a card of 1.0 that has members of another version is rejected as a whole. `check` says so
+    #: a card of 1.0 that has members of another version is rejected as a whole. `check` names the
+    #: reader
     exact_cards: bool = False
 
 

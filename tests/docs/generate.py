@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import report
-from tests.docs import api, commands, limits, losses, options
+from tests.docs import api, commands, limits, losses, metrics, options, peers
 from tests.docs.pages import DOCS, ROOT
 
 
@@ -64,6 +64,9 @@ def everything() -> Iterator[Made]:
     yield Made(DOCS / "reference" / "errors.md", options.statuses, "statuses")
     yield Made(DOCS / "reference" / "wire.md", options.paths, "paths")
     yield Made(DOCS / "reference" / "benchmarks.md", benchmarks, "benchmarks")
+    yield Made(DOCS / "reference" / "metrics.md", metrics.table, "metrics")
+    yield Made(DOCS / "reference" / "peers.md", peers.quirks, "quirks")
+    yield Made(DOCS / "reference" / "peers.md", peers.addresses, "addresses")
     for part in limits.PARTS:
         yield Made(DOCS / "reference" / "limits.md", lambda part=part: limits.table(part), part)  # type: ignore[misc]
     for module in api.MODULES:

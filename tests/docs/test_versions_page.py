@@ -22,7 +22,7 @@ def test_the_versions_and_their_bindings() -> None:
 
 
 def test_names_and_sizes() -> None:
-    text = prose(PAGE)
+    text = prose(PAGE) + prose(DOCS / "explanation/gateways.md")
     assert f"`{unmapped.KEY}`" in text
     assert f"`{SYNTHESISED}`" in text
     assert f"`{SIDE_CHANNEL}`" in text
