@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -66,6 +66,7 @@ class AdkExecutor(ConversationExecutor[None]):
         return types.Content(role="user", parts=[content_of(part) for part in run.parts])
 
     async def open_calls(self, key: ConversationKey, run: Run) -> Sequence[OpenCall]:  # noqa: ARG002
+        await self._forget()  # now: a later turn of any conversation would delete a session that goes on here
         session = await self._find(key)
         if session is None:
             return []
@@ -84,8 +85,15 @@ class AdkExecutor(ConversationExecutor[None]):
         self, key: ConversationKey, run: Run, given: Mapping[str, Any]
     ) -> AsyncGenerator[Event, None]:
         session = await self._session(key)
-        asked = [one for one, _ in open_of(session.events) if str(one.id) in given]
-        parts = [_result(one, _response(one, given[str(one.id)])) for one in asked]
+        asked = [one for one in open_of(session.events) if str(one[0].id) in given]
+        confirmed = [one for one in asked if one[0].name == _CONFIRMATION]
+        if confirmed and len(confirmed) < len(asked):
+            # ADK shows its models no event with an answer to a confirmation: other results would be lost.
+            results = [one for one in asked if one not in confirmed]
+            for event in _results(results, lambda one, _: _response(one, given[str(one.id)])):
+                await self._runner.session_service.append_event(session, event)
+            asked = confirmed
+        parts = [_result(one, _response(one, given[str(one.id)])) for one, _ in asked]
         async with aclosing(self._work(key, run, types.Content(role="user", parts=parts))) as events:
             async for event in events:
                 yield event
@@ -153,8 +161,14 @@ class AdkExecutor(ConversationExecutor[None]):
         if service is None or event.author == "user":
             return
         for filename, version in event.actions.artifact_delta.items():
-            found = await service.load_artifact(**self._place(key), filename=filename, version=version)
-            if found is not None and (made := file_of(found, filename)):
+            place = {**self._place(key), "filename": filename, "version": version}
+            found = await service.load_artifact(**place)
+            if found is None:
+                # Services load no empty file, but they know its version.
+                known = await service.get_artifact_version(**place)
+                if known is not None:
+                    yield file_part(b"", known.mime_type or "", filename)
+            elif made := file_of(found, filename):
                 yield made
 
     def _place(self, key: ConversationKey) -> dict[str, str]:
@@ -309,20 +323,30 @@ def denials(events: Sequence[Any]) -> list[Any]:
         for one in event.get_function_responses():
             unanswered.pop(one.id, None)
     unanswered |= {one.id: (one, event) for one, event in open_of(events)}
+    return _results(unanswered.values(), _denial)
+
+
+def _denial(call: Any, event: Any) -> dict[str, Any]:
+    """The result of a call that nobody answers. event: the event of the call."""
+    if call.name == _CONFIRMATION:
+        return {"confirmed": False}
+    waits = call.id in (event.long_running_tool_ids or ())
+    return {"error": ABANDONED if waits else _INTERRUPTED}
+
+
+def _results(
+    calls: Iterable[tuple[Any, Any]], response: Callable[[Any, Any], Mapping[str, Any]]
+) -> list[Any]:
+    """Events of the user with results, one for the calls of one event. calls: each with its event."""
     made: dict[str, Any] = {}
-    for one, event in unanswered.values():
+    for one, event in calls:
         found = made.get(event.id)
         if found is None:
             content = types.Content(role="user", parts=[])
             found = made[event.id] = AdkEvent(
                 author="user", invocation_id=event.invocation_id, branch=event.branch, content=content
             )
-        if one.name == _CONFIRMATION:
-            denied: dict[str, Any] = {"confirmed": False}
-        else:
-            waits = one.id in (event.long_running_tool_ids or ())
-            denied = {"error": ABANDONED if waits else _INTERRUPTED}
-        found.content.parts.append(_result(one, denied))
+        found.content.parts.append(_result(one, response(one, event)))
     return list(made.values())
 
 
@@ -357,8 +381,10 @@ def _response(call: Any, value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"result": value}
 
 
-def _result(call: Any, response: dict[str, Any]) -> Any:
-    return types.Part(function_response=types.FunctionResponse(id=call.id, name=call.name, response=response))
+def _result(call: Any, response: Mapping[str, Any]) -> Any:
+    return types.Part(
+        function_response=types.FunctionResponse(id=call.id, name=call.name, response=dict(response))
+    )
 
 
 def members_of(thing: Any) -> dict[str, Any]:

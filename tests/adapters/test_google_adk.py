@@ -180,6 +180,41 @@ async def test_calls_of_a_turn_that_failed_get_a_result_before_the_next_one() ->
     assert denials([*events, *made]) == []
 
 
+async def test_an_answer_to_a_confirmation_and_to_another_call_reaches_the_model() -> None:
+    from google.genai import types
+
+    def part(name: str, call_id: str, **arguments: Any) -> Any:
+        return types.Part(function_call=types.FunctionCall(name, arguments, call_id))
+
+    original = {"id": "2", "name": "delete", "args": {"path": "x"}}
+    waits = types.FunctionResponse("2", "delete", {"result": "needs a confirmation"})
+    events = [
+        event(part("question", "1"), part("delete", "2", path="x"), long_running_tool_ids={"1"}),
+        event(types.Part(function_response=waits)),
+        event(
+            part("adk_request_confirmation", "3", originalFunctionCall=original), long_running_tool_ids={"3"}
+        ),
+    ]
+    async with connect(Agent.of(scripted(events={"go": events}))) as peer:
+        asked = (await peer.send("go")).task
+        assert asked is not None
+        done = await peer.send({"1": "red", "3": True}, task=asked)
+        assert (done.state, done.text) == ("completed", "done: got red, deleted x")
+        assert (await peer.send("hello", context_id=asked.context_id)).text == "heard hello"
+
+
+async def test_an_empty_file_of_a_tool_is_an_artifact_and_a_file_that_is_gone_is_none() -> None:
+    from google.adk.events import EventActions
+
+    saved = event(actions=EventActions({"empty.csv": 0, "gone.csv": 0}))
+    async with connect(Agent.of(scripted(events={"go": [saved]}))) as peer:
+        task = (await peer.send("go")).task
+    assert task is not None
+    assert [part for one in task.artifacts for part in one.parts] == [
+        hub.Part(raw=b"", media_type="text/csv", filename="empty.csv")
+    ]
+
+
 @each(
     ("part", "kind", "media_type"),
     [
@@ -237,6 +272,10 @@ async def test_the_state_of_a_session_has_the_caller_and_forgotten_sessions_are_
         await peer.send("hello")
         await peer.send("hello")
         assert (await peer.send("yes", task=first)).state == "failed"
+        last = (await peer.send("approve")).task
+        await peer.send("hello")
+        # The session of this question is forgotten, and not deleted yet.
+        assert (await peer.send("yes", task=last)).state == "failed"
         assert len(runner.session_service.sessions) <= 2
         assert set(runner.artifact_service.deleted) == {"table.csv"}
 

@@ -14,6 +14,13 @@ from google.genai import types
 NUMBERS = itertools.count(1)
 #: the version of a saved file: texts and bytes, by name
 FILES = {"table.csv": types.Part(inline_data=types.Blob(b"a,b\n", "text/csv"))}
+#: the media types of saved files without content, which a service does not load
+EMPTY = {"empty.csv": "text/csv"}
+
+
+@dataclass
+class ArtifactVersion:
+    mime_type: str | None
 
 
 @dataclass
@@ -47,6 +54,12 @@ class InMemoryArtifactService:
     async def load_artifact(self, *, filename: str, version: int, **place: str) -> types.Part | None:
         assert version == 0
         return FILES.get(filename)
+
+    async def get_artifact_version(
+        self, *, filename: str, version: int, **place: str
+    ) -> ArtifactVersion | None:
+        assert version == 0
+        return ArtifactVersion(EMPTY[filename]) if filename in EMPTY else None
 
     async def list_artifact_keys(self, **place: str) -> list[str]:
         return ["table.csv", "user:kept.csv"]

@@ -88,7 +88,8 @@ def confirmed(events: list[Event], responses: list[types.FunctionResponse]) -> E
 
 
 def contents_of(events: list[Event]) -> list[list[types.Part]]:
-    """What a model gets: newer results instead of older ones, and no confirmations."""
+    """What a model gets: newer results instead of older ones, and no event with a confirmation."""
+    events = [one for one in events if not (one.content and any(map(_is_confirmation, one.content.parts)))]
     made: list[list[types.Part]] = []
     newest: dict[str, types.Part] = {}
     for event in events:
@@ -99,7 +100,7 @@ def contents_of(events: list[Event]) -> list[list[types.Part]]:
         parts = [
             part
             for part in (event.content.parts if event.content else ())
-            if not part.thought and not _is_confirmation(part) and not part.function_response
+            if not part.thought and not part.function_response
         ]
         if not parts:
             continue
