@@ -13,11 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
+import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from contextvars import Context, ContextVar
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from agents import (
     AgentOutputSchemaBase,
@@ -41,6 +45,9 @@ from a2a_bridge_adapters.executor import ConversationExecutor
 from a2a_bridge_adapters.questions import ABANDONED, Approval, OpenCall, ask
 
 Item = dict[str, Any]
+
+#: in the context of all tasks of a run: the run
+_MARK: ContextVar[object] = ContextVar("a2a_bridge_run", default=None)
 
 #: the text for a message that a guardrail stops
 REJECTED = "A guardrail of the agent rejected the message."
@@ -142,7 +149,10 @@ class OpenAIAgentExecutor(ConversationExecutor[_History]):
     ) -> AsyncGenerator[Event, None]:
         """The events of one run of the agent, until it ends or asks."""
         context = None if self._context is None else self._context(run)
+        mark = object()
+        token = _MARK.set(mark)
         result = Runner.run_streamed(agent, given, context=context, **self._options)
+        _MARK.reset(token)
         answer, spoken, ended = Answer(run), _Spoken(agent), False
         try:
             async for event in result.stream_events():
@@ -160,6 +170,8 @@ class OpenAIAgentExecutor(ConversationExecutor[_History]):
                 result.cancel()
             if result.run_loop_task is not None:
                 await asyncio.wait([result.run_loop_task])
+            if not ended:
+                await _cancelled_tools(mark)
         items, agent = result.to_input_list(), result.last_agent
         if result.interruptions:
             calls = tuple(self._calls_of(result.interruptions))
@@ -182,6 +194,25 @@ class OpenAIAgentExecutor(ConversationExecutor[_History]):
                 yield OpenCall(_call_id(item), _question(value))
             else:
                 yield OpenCall(_call_id(item), value, name or "a tool", approval=True, changeable=False)
+
+
+async def _cancelled_tools(mark: object) -> None:
+    """Waits for the tools of a run that were cancelled: the run itself does not wait for their end.
+
+    Only for cancelled tasks: a tool may have begun others that outlive it, such as those of a pool.
+    """
+    while waiting := [
+        one for one in asyncio.all_tasks() if one.cancelling() and _context_of(one).get(_MARK) is mark
+    ]:
+        await asyncio.wait(waiting)
+        await asyncio.sleep(0)  # the end of one task is the reason to cancel another one
+
+
+def _context_of(task: asyncio.Task[Any]) -> Context:
+    if sys.version_info >= (3, 12):
+        return task.get_context()
+    # A task of 3.11 does not tell its context, but refers to it until its end.
+    return next((one for one in gc.get_referents(task) if isinstance(one, Context)), Context())
 
 
 class _Spoken:
@@ -282,17 +313,21 @@ def file_of(output: Any) -> hub.Part | None:
             place = output.get("image_url")
         case "file":
             place = output.get("file_data") or output.get("file_url")
+            if not place and output.get("file_data") is not None:
+                place = "data:;base64,"  # an empty file
         case _:
             return None
     if not isinstance(place, str) or not place:
         return None  # it is a file id of the provider
     made = url_part(place, filename=str(output.get("filename") or ""))
-    encoded = place if place == output.get("file_data") else ""
     if place.startswith("data:"):
-        head, _, encoded = place.partition(",")
-        made.media_type = head.removeprefix("data:").partition(";")[0]
-    if encoded:
-        made.raw = base64.b64decode(encoded)
+        head, _, content = place.removeprefix("data:").partition(",")
+        media_type, _, encoding = head.partition(";")
+        made.media_type = media_type
+        is_base64 = encoding.rpartition(";")[2] == "base64"
+        made.raw = base64.b64decode(content) if is_base64 else unquote_to_bytes(content)
+    elif place == output.get("file_data"):
+        made.raw = base64.b64decode(place)
     made.media_type = media_type_of(made)
     return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from a2a_bridge import Agent, connect
 from a2a_bridge.ext import NoAgentError, hub
 from a2a_bridge.testing.each import each
 from tests.adapters.checked import faults
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("fakes")
 
@@ -156,6 +158,18 @@ def test_parts_as_content(part: hub.Part, content: Any) -> None:
             hub.Part(raw=b"x", media_type="text/csv"),
         ),
         (
+            {"type": "file", "file_data": "data:text/plain;charset=utf-8,a%20b"},
+            hub.Part(raw=b"a b", media_type="text/plain"),
+        ),
+        (
+            {"type": "file", "file_data": "", "filename": "a.csv"},
+            hub.Part(raw=b"", media_type="text/csv", filename="a.csv"),
+        ),
+        (
+            {"type": "file", "file_data": "data:;base64,"},
+            hub.Part(raw=b"", media_type="application/octet-stream"),
+        ),
+        (
             {"type": "file", "file_url": "https://x.example/a"},
             hub.Part(url="https://x.example/a", media_type="application/octet-stream"),
         ),
@@ -213,3 +227,22 @@ async def test_an_answer_to_a_question_may_be_data() -> None:
         assert asked is not None
         assert asked.status.message.parts[0].text == "which colour?"
         assert (await peer.send({"colour": "red"}, task=asked)).text == 'done: got {"colour": "red"}'
+
+
+async def test_a_cancelled_tool_has_ended_before_the_next_turn_begins() -> None:
+    import agents
+
+    thing = scripted()
+    async with connect(Agent.of(thing)) as peer:
+        task_id = where = ""
+        async for event in peer.stream("tool"):
+            if event.HasField("artifact_update"):
+                task_id, where = event.artifact_update.task_id, event.artifact_update.context_id
+                await peer.cancel_task(hub.CancelTaskRequest(id=task_id))
+        following = asyncio.create_task(peer.send("hello", context_id=where))
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert len(thing.contexts) == 1
+        assert not following.done()
+        agents.CLEAN.set()
+        assert (await asyncio.wait_for(following, PATIENCE)).text == "heard hello"

@@ -17,6 +17,9 @@ from typing import Any
 
 Item = dict[str, Any]
 NUMBERS = itertools.count(1)
+#: set once a tool may end, and the tasks that tools have begun
+CLEAN = asyncio.Event()
+KEPT: set[asyncio.Task[Any]] = set()
 
 
 class InputGuardrailTripwireTriggered(Exception): ...  # noqa: N818  the name of the SDK
@@ -230,6 +233,15 @@ def call(name: str, **arguments: Any) -> Item:
     return {"type": "function_call", "call_id": call_id, "name": name, "arguments": json.dumps(arguments)}
 
 
+async def _tool() -> None:
+    """A tool that takes its time to clean up, and has begun a task that outlives it."""
+    KEPT.add(asyncio.create_task(asyncio.Event().wait()))
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await CLEAN.wait()
+
+
 async def said_of(items: list[Item]) -> AsyncIterator[Any]:
     """What a model says: texts and calls."""
     last = items[-1]
@@ -256,6 +268,14 @@ async def said_of(items: list[Item]) -> AsyncIterator[Any]:
         case "slow":
             yield "begun"
             await asyncio.Event().wait()
+        case "tool":
+            yield "begun"
+            tool = asyncio.create_task(_tool())
+            try:
+                await asyncio.shield(tool)
+            except asyncio.CancelledError:
+                tool.cancel()  # as the SDK does: it does not wait for the end of the tool
+                raise
         case "crash":
             raise RuntimeError("a secret of the framework")
         case "guarded":
