@@ -1,4 +1,7 @@
-"""The contract of adapters for their authors, on the adapters of graphs and agents over stand-ins."""
+"""The contract of adapters for their authors: an agent without an adapter keeps no part of it.
+
+The adapters keep it over stand-ins in the modules of their names.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge import Agent, agent
-from a2a_bridge.testing.contracts import AdapterContract
+from a2a_bridge import agent
+from a2a_bridge.testing.adapter_contract import callers
 from a2a_bridge.testing.each import each
-
-CONTRACT = [name for name in vars(AdapterContract) if name.startswith("test_")]
+from tests.frameworks.adapters import CHECKS, keep
 
 
 @agent
@@ -19,16 +21,8 @@ async def forgetful(text: str) -> Any:
     yield f"heard {text}"
 
 
-@each("name", CONTRACT)
+@each("name", CHECKS)
 async def test_no_part_of_the_contract_is_kept_by_an_agent_without_an_adapter(name: str) -> None:
-    with pytest.raises(AssertionError):
-        await getattr(AdapterContract(), name)(forgetful)
-
-
-@pytest.mark.usefixtures("fakes")
-class TestLangGraph(AdapterContract):
-    @pytest.fixture
-    def agent(self, fakes: Any) -> Agent:
-        from langgraph.pregel.main import Pregel
-
-        return Agent.of(Pregel())
+    async with callers(forgetful) as both:
+        with pytest.raises(AssertionError):
+            await keep(name, *both)

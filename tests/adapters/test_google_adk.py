@@ -9,8 +9,10 @@ import pytest
 
 from a2a_bridge import Agent, connect, serve
 from a2a_bridge.ext import NoAgentError, ServeOptions, hub
+from a2a_bridge.testing.adapter_contract import callers
+from a2a_bridge.testing.contracts import AdapterContract
 from a2a_bridge.testing.each import each
-from tests.adapters.checked import faults
+from tests.frameworks.adapters import keep
 
 pytestmark = pytest.mark.usefixtures("fakes")
 
@@ -34,13 +36,15 @@ def text(words: str) -> Any:
     return types.Part(text=words)
 
 
-async def test_every_check(tmp_path: Path) -> None:
-    assert await faults(scripted(), tmp_path) == {}
+class TestContract(AdapterContract):
+    @pytest.fixture
+    def agent(self, fakes: Any) -> Agent:
+        return Agent.of(scripted())
 
 
-async def test_a_tool_without_a_payload_takes_no_other_arguments(tmp_path: Path) -> None:
-    refuses = ("approval with other arguments",)
-    assert await faults(scripted(payload=False), tmp_path, refuses) == {}
+async def test_a_tool_without_a_payload_takes_no_other_arguments() -> None:
+    async with callers(Agent.of(scripted(payload=False))) as both:
+        await keep("an approval with other arguments", *both, changes_arguments=False)
 
 
 def test_an_object_that_is_no_agent_is_named() -> None:

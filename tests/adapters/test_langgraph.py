@@ -13,8 +13,8 @@ import pytest
 from a2a_bridge import A2AError, Agent, connect, serve
 from a2a_bridge.cli.target import load, parse
 from a2a_bridge.ext import NoAgentError, ServeOptions, hub
+from a2a_bridge.testing.contracts import AdapterContract
 from a2a_bridge.testing.each import each
-from tests.adapters.checked import faults
 
 pytestmark = pytest.mark.usefixtures("fakes")
 
@@ -28,8 +28,10 @@ def graph(**changes: Any) -> Any:
     return made
 
 
-async def test_every_check(tmp_path: Path) -> None:
-    assert await faults(graph(), tmp_path) == {}
+class TestContract(AdapterContract):
+    @pytest.fixture
+    def agent(self, fakes: Any) -> Agent:
+        return Agent.of(graph())
 
 
 async def test_the_graph_of_the_user_is_unchanged_and_its_checkpointer_is_used() -> None:

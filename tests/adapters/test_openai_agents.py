@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from a2a_bridge import Agent, connect
 from a2a_bridge.ext import NoAgentError, hub
+from a2a_bridge.testing.contracts import AdapterContract
 from a2a_bridge.testing.each import each
-from tests.adapters.checked import faults
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("fakes")
@@ -24,9 +23,12 @@ def scripted(**options: Any) -> Any:
     return agents.Agent(**options)
 
 
-async def test_every_check(tmp_path: Path) -> None:
-    refuses = ("approval with other arguments",)
-    assert await faults(scripted(), tmp_path, refuses, questions=["question"]) == {}
+class TestContract(AdapterContract):
+    changes_arguments = False
+
+    @pytest.fixture
+    def agent(self, fakes: Any) -> Agent:
+        return Agent.of(scripted(), questions=["question"])
 
 
 def test_an_object_that_is_no_agent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from a2a_bridge import Agent, connect
 from a2a_bridge.ext import NoAgentError, hub
+from a2a_bridge.testing.contracts import AdapterContract
 from a2a_bridge.testing.each import each
-from tests.adapters.checked import faults
 
 pytestmark = pytest.mark.usefixtures("fakes")
 
@@ -21,8 +20,10 @@ def scripted(**options: Any) -> Any:
     return pydantic_ai.Agent(**options)
 
 
-async def test_every_check(tmp_path: Path) -> None:
-    assert await faults(scripted(), tmp_path) == {}
+class TestContract(AdapterContract):
+    @pytest.fixture
+    def agent(self, fakes: Any) -> Agent:
+        return Agent.of(scripted())
 
 
 def test_an_object_that_is_no_agent_is_named() -> None:

@@ -22,7 +22,16 @@ from tests.architecture.repository import ROOT
 from tests.cli.commands import ANY_PORT, serving
 from tests.frameworks import adapters, fronts
 from tests.frameworks.environments import environment
-from tests.frameworks.programs import ADAPTED, ANSWER, FRAMEWORKS, FRONTS, HERE, RECORDED, Framework
+from tests.frameworks.programs import (
+    ADAPTED,
+    ANSWER,
+    EXECUTORS,
+    FRAMEWORKS,
+    FRONTS,
+    HERE,
+    RECORDED,
+    Framework,
+)
 from tests.frameworks.recording import recording
 from tests.frameworks.talking import through_a_gateway
 from tests.patience import PATIENCE
@@ -96,7 +105,7 @@ async def adk_client() -> list[str]:
 
 def main() -> int:
     """0 only if every cell of every framework gives the answer."""
-    known = {one.name for one in (*FRONTS, *FRAMEWORKS, *ADAPTED)}
+    known = {one.name for one in (*FRONTS, *FRAMEWORKS, *ADAPTED, *EXECUTORS)}
     wanted = set(sys.argv[1:]) or known
     if wanted - known:
         print(
@@ -113,7 +122,7 @@ def main() -> int:
                 if fault:
                     print(f"front {front.name:14} {name} {fault[:400]}", flush=True)
             print(f"front {front.name:14} {called.version:20} {len(called.faults)} tests", flush=True)
-    for adapted in ADAPTED:
+    for adapted in (*ADAPTED, *EXECUTORS):
         if adapted.name in wanted:
             result = asyncio.run(adapters.check(adapted))
             adapters.write_table(adapted, result)

@@ -1,4 +1,4 @@
-"""Runs the adapter of a framework in its newest release, on sockets, before the official client."""
+"""Runs the adapter of a framework in its newest release, on sockets, with the contract of `a2a_bridge.testing`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,35 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
+from traceback import extract_tb
 
+from a2a_bridge import connect
+from a2a_bridge.ext import DialOptions
+from a2a_bridge.testing.adapter_contract import AdapterContract, Caller
 from tests.architecture.repository import ROOT
 from tests.docs.pages import DOCS, blocks
-from tests.frameworks.adapter_checks import CHECKS, run_checks
 from tests.frameworks.environments import environment, output_of, version_of
-from tests.frameworks.programs import ADAPTED, HERE, Adapted
+from tests.frameworks.programs import ADAPTED, EXECUTORS, HERE, Adapted
 from tests.frameworks.tables import write, written
 from tests.patience import PATIENCE
 
 PAGE = DOCS / "how-to/serve-frameworks.md"
+#: the tests of the contract by the rows of the table
+CHECKS = {
+    name.removeprefix("test_").replace("_", " "): test
+    for name, test in vars(AdapterContract).items()
+    if name.startswith("test_")
+}
+
+
+async def keep(name: str, ann: Caller, bob: Caller, *, changes_arguments: bool = True) -> None:
+    """Runs one test of the contract. Raises what it raises."""
+    contract, test = AdapterContract(), CHECKS[name]
+    contract.changes_arguments = changes_arguments
+    known = {"ann": ann, "bob": bob}
+    await test(contract, **{one: known[one] for one in signature(test).parameters if one in known})
 
 
 @dataclass(frozen=True)
@@ -31,7 +49,8 @@ class Result:
 async def check(adapted: Adapted) -> Result:
     """All checks of an adapter, and the program of its page."""
     # The same order as in `make install`: the adapters depend on the project by its version.
-    packages = ("-e", f"{ROOT}[server]", "-e", f"{ROOT / 'adapters'}[{adapted.name}]", *adapted.packages)
+    adapters = () if adapted in EXECUTORS else ("-e", f"{ROOT / 'adapters'}[{adapted.name}]")
+    packages = ("-e", f"{ROOT}[server]", *adapters, *adapted.packages)
     python = environment(f"adapter-{adapted.name}", packages, newest=True)
     faults = await _checks(python, adapted)
     faults |= await _programs(python, adapted)
@@ -46,14 +65,31 @@ async def _checks(python: Path, adapted: Adapted) -> dict[str, str]:
                 python, "-m", "a2a_bridge", "keys", "create", "--file", f"{folder}/keys.json", "--id", name
             )
             keys.append(made.split()[-1])
-        async with _serving(python, folder, str(HERE / "adapted" / adapted.target)) as url:
-            return await run_checks(url, *keys, adapted.refuses)
+        found = {}
+        async with (
+            _serving(python, folder, str(HERE / "adapted" / adapted.target)) as url,
+            connect(url, options=DialOptions(parameters={"x-api-key": keys[0]})) as ann,
+            connect(url, options=DialOptions(parameters={"x-api-key": keys[1]})) as bob,
+        ):
+            for name in CHECKS:
+                found[name] = await _fault(adapted, name, Caller(ann), Caller(bob))
+        return found
+
+
+async def _fault(adapted: Adapted, name: str, ann: Caller, bob: Caller) -> str:
+    """The fault of a check; empty if it passes, or fails as the table says."""
+    try:
+        await keep(name, ann, bob, changes_arguments=name not in adapted.refuses)
+    except Exception as error:  # noqa: BLE001  it is the row of a table
+        where = extract_tb(error.__traceback__)[-1]
+        return "" if name in adapted.lacks else f"{error!r} at line {where.lineno}: {where.line}"
+    return "it passes, and the table says that it does not" if name in adapted.lacks else ""
 
 
 async def _programs(python: Path, adapted: Adapted) -> dict[str, str]:
     """The fault of the programs of the page."""
     page, found = DOCS / f"how-to/serve-{adapted.name}.md", {}
-    for block in blocks(page, "python"):
+    for block in blocks(page, "python") if page.exists() else ():
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "program.py"
             path.write_text(block.body, "utf-8")
@@ -93,7 +129,7 @@ def write_table(adapted: Adapted, result: Result) -> None:
     known = written(PAGE)
     column = f"{adapted.title} {result.version}"
     heads = []
-    for one in ADAPTED:
+    for one in (*ADAPTED, *EXECUTORS):
         of_it = [head for row in known.values() for head in row if head.rpartition(" ")[0] == one.title]
         if one is adapted:
             heads.append(column)
@@ -101,6 +137,6 @@ def write_table(adapted: Adapted, result: Result) -> None:
             heads.append(of_it[0])
     rows = {}
     for name in CHECKS:
-        cell = "no" if result.faults[name] or name in adapted.refuses else "yes"
+        cell = "no" if result.faults[name] or name in (*adapted.refuses, *adapted.lacks) else "yes"
         rows[name] = [cell if head == column else known.get(name, {}).get(head, "-") for head in heads]
     write(PAGE, heads, rows)

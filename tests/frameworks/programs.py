@@ -1,6 +1,7 @@
 """The frameworks and clients that are run: packages, versions, programs. Data; runs nothing.
 
-FRAMEWORKS are agents on servers of their own, behind the gateway. ADAPTED are agents on our server, by adapters.
+FRAMEWORKS are agents on servers of their own, behind the gateway. ADAPTED are agents on our server, by adapters, and EXECUTORS by
+executors of the framework.
 FRONTS are official clients before our fronts.
 """
 
@@ -87,7 +88,7 @@ FRAMEWORKS = (
 
 @dataclass(frozen=True)
 class Adapted:
-    """One framework with an adapter, always in its newest release."""
+    """One framework in this process, always in its newest release."""
 
     #: of the extra, and of the page docs/how-to/serve-NAME.md
     name: str
@@ -100,6 +101,8 @@ class Adapted:
     packages: tuple[str, ...] = ()
     #: checks that the framework cannot pass, and that the adapter refuses in words
     refuses: tuple[str, ...] = ()
+    #: checks that fail, because the executor of the framework lacks what they ask
+    lacks: tuple[str, ...] = ()
 
 
 ADAPTED = (
@@ -111,7 +114,45 @@ ADAPTED = (
         "OpenAI Agents SDK",
         "openai-agents",
         "openai_agents.py:served",
-        refuses=("approval with other arguments",),
+        refuses=("an approval with other arguments",),
+    ),
+)
+
+#: what the executors below do not do in the form of the adapters
+_QUESTIONS = (
+    "an approval of a tool",
+    "a denial of a tool",
+    "answers by call",
+    "an approval with other arguments",
+    "a question and its answer",
+    "a question that nobody answers",
+    "a cancelled question",
+)
+
+EXECUTORS = (
+    Adapted(
+        "strands",
+        "Strands",
+        "strands-agents",
+        "strands_executor.py:served",
+        ("strands-agents[a2a]",),
+        lacks=(*_QUESTIONS, "a file of the agent", "two callers with one context id"),
+    ),
+    Adapted(
+        "agent-framework",
+        "Agent Framework",
+        "agent-framework-core",
+        "agent_framework_executor.py:served",
+        ("agent-framework-core", "agent-framework-a2a"),
+        lacks=(
+            *_QUESTIONS,
+            "a conversation goes on",
+            "two tasks of one context at once",
+            "a file to the agent",
+            "a file of the agent",
+            "data to the agent",
+            "two callers with one context id",
+        ),
     ),
 )
 

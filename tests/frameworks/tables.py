@@ -23,7 +23,7 @@ def written(page: Path) -> Table:
 
 def write(page: Path, heads: Sequence[str], rows: Mapping[str, Sequence[str]], corner: str = "") -> None:
     """Writes the table of a page. corner: the head of the rows."""
-    lines = [f"| {' | '.join([corner, *heads])} |", f"|---|{'---|' * len(heads)}"]
+    lines = [f"| {' | '.join([corner, *heads])} |".replace("|  |", "| |"), f"|---|{'---|' * len(heads)}"]
     lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]
     text = page.read_text("utf-8")
     before, after = text.partition(BEGIN)[0], text.partition(END)[2]

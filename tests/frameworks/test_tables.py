@@ -6,10 +6,9 @@ import re
 
 from tests.architecture.repository import pyproject
 from tests.docs.pages import DOCS
-from tests.frameworks.adapter_checks import CHECKS
-from tests.frameworks.adapters import PAGE
+from tests.frameworks.adapters import CHECKS, PAGE
 from tests.frameworks.fronts import COLUMNS, page
-from tests.frameworks.programs import ADAPTED, FRONTS
+from tests.frameworks.programs import ADAPTED, EXECUTORS, FRONTS
 from tests.frameworks.tables import BEGIN, written
 
 
@@ -17,7 +16,7 @@ def test_the_table_has_each_check_and_each_adapter() -> None:
     table = written(PAGE)
     assert list(table) == list(CHECKS)
     for row in table.values():
-        assert [head.rpartition(" ")[0] for head in row] == [one.title for one in ADAPTED]
+        assert [head.rpartition(" ")[0] for head in row] == [one.title for one in (*ADAPTED, *EXECUTORS)]
         assert all(re.fullmatch(r".+ \d+\.\d+[\w.]*", head) for head in row)
         assert set(row.values()) <= {"yes", "no"}
 

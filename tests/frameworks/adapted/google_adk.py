@@ -1,13 +1,12 @@
 """An agent of Google ADK with an offline model, for `a2a-bridge serve google_adk.py:root_agent`."""
 
-import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any
 
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.tools import LongRunningFunctionTool, ToolContext
 from google.genai import types
+from replies import Call, done, replies
 
 
 def delete(path: str, tool_context: ToolContext) -> str:
@@ -20,7 +19,7 @@ def delete(path: str, tool_context: ToolContext) -> str:
     return f"deleted {confirmation.payload['path']}" if confirmation.confirmed else "denied"
 
 
-def question() -> None:
+def question(text: str) -> None:
     """Asks the user; the answer is its result."""
 
 
@@ -29,10 +28,6 @@ async def report(tool_context: ToolContext) -> str:
     made = types.Part.from_bytes(data=b"a,b\n", mime_type="text/csv")
     await tool_context.save_artifact("table.csv", made)
     return "written"
-
-
-def call(name: str, **arguments: Any) -> types.Part:
-    return types.Part.from_function_call(name=name, args=arguments)
 
 
 class Scripted(BaseLlm):
@@ -51,46 +46,23 @@ class Scripted(BaseLlm):
                 content = types.Content(role="model", parts=[types.Part(text=said)])
                 yield LlmResponse(content=content, partial=True)
             else:
-                parts.append(said)
+                parts.append(types.Part.from_function_call(name=said.name, args=said.arguments))
         if text:
             parts.insert(0, types.Part(text=text))
         yield LlmResponse(content=types.Content(role="model", parts=parts), partial=False)
 
-    async def _said(self, contents: list[types.Content]) -> AsyncGenerator[str | types.Part, None]:
+    async def _said(self, contents: list[types.Content]) -> AsyncGenerator[str | Call, None]:
         last = contents[-1].parts or []
-        if done := [part.function_response for part in last if part.function_response]:
-            yield "done: " + ", ".join(
-                f"{'got ' if one.name == 'question' else ''}{(one.response or {}).get('result')}"
-                for one in done
-            )
+        if results := [part.function_response for part in last if part.function_response]:
+            yield done((str(one.name), (one.response or {}).get("result")) for one in results)
             return
         blob = next((part.inline_data for part in last if part.inline_data), None)
         if blob is not None:
             yield f"image {blob.mime_type}"
             return
-        match "".join(part.text or "" for part in last):
-            case "chunks":
-                for word in ("one ", "two ", "three"):
-                    yield word
-            case "recall":
-                parts = [part for one in contents if one.role == "user" for part in one.parts or []]
-                yield ",".join(part.text for part in parts if part.text)
-            case "slow":
-                yield "begun"
-                await asyncio.Event().wait()
-            case "crash":
-                raise RuntimeError("a secret of the framework")
-            case "approve":
-                yield call("delete", path="x")
-            case "both":
-                yield call("delete", path="x")
-                yield call("delete", path="y")
-            case "question":
-                yield call("question")
-            case "file":
-                yield call("report")
-            case text:
-                yield f"data {text}" if text.startswith("{") else f"heard {text}"
+        users = [part.text for one in contents if one.role == "user" for part in one.parts or [] if part.text]
+        async for said in replies("".join(part.text or "" for part in last), users):
+            yield said
 
 
 def _check(contents: list[types.Content]) -> None:

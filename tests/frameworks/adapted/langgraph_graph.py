@@ -1,6 +1,6 @@
 """Graphs of LangGraph with an offline model, for `a2a-bridge serve langgraph_graph.py:graph`."""
 
-import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any, TypedDict
 
@@ -13,6 +13,7 @@ from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
+from replies import done, replies
 
 from a2a_bridge.ext import hub
 
@@ -24,9 +25,9 @@ def delete(path: str) -> str:
 
 
 @tool
-def question() -> str:
+def question(text: str) -> str:
     """Asks the user."""
-    return f"got {interrupt('which colour?')}"
+    return str(interrupt(text))
 
 
 @tool
@@ -35,16 +36,6 @@ def report() -> str:
     get_stream_writer()("writing")
     get_stream_writer()(hub.Part(raw=b"a,b\n", media_type="text/csv", filename="table.csv"))
     return "written"
-
-
-def calls(*named: tuple[str, dict[str, Any]]) -> AIMessageChunk:
-    return AIMessageChunk(
-        "",
-        tool_calls=[
-            {"name": name, "args": arguments, "id": f"call-{place}"}
-            for place, (name, arguments) in enumerate(named)
-        ],
-    )
 
 
 class Scripted(BaseChatModel):
@@ -74,17 +65,22 @@ class Scripted(BaseChatModel):
             else:
                 assert not open_calls, f"no result for {open_calls}"
         async for said in self._said(messages):
-            yield ChatGenerationChunk(message=AIMessageChunk(said) if isinstance(said, str) else said)
+            if isinstance(said, str):
+                chunk = AIMessageChunk(said)
+            else:
+                call = {"name": said.name, "args": said.arguments, "id": uuid.uuid4().hex}
+                chunk = AIMessageChunk("", tool_calls=[call])
+            yield ChatGenerationChunk(message=chunk)
 
-    async def _said(self, messages: list[BaseMessage]) -> AsyncIterator[str | AIMessageChunk]:
+    async def _said(self, messages: list[BaseMessage]) -> AsyncIterator[Any]:
         last = messages[-1]
         if isinstance(last, ToolMessage):
-            done = []
+            results = []
             for message in reversed(messages):
                 if not isinstance(message, ToolMessage):
                     break
-                done.append(str(message.content))
-            yield "done: " + ", ".join(reversed(done))
+                results.insert(0, (str(message.name), message.content))
+            yield done(results)
             return
         if not isinstance(last.content, str):
             for block in last.content:
@@ -93,27 +89,9 @@ class Scripted(BaseChatModel):
                 elif block["text"].startswith("{"):
                     yield f"data {block['text']}"
             return
-        match last.content:
-            case "chunks":
-                for word in ("one ", "two ", "three"):
-                    yield word
-            case "recall":
-                yield ",".join(str(one.content) for one in messages if one.type == "human")
-            case "slow":
-                yield "begun"
-                await asyncio.Event().wait()
-            case "crash":
-                raise RuntimeError("a secret of the framework")
-            case "approve":
-                yield calls(("delete", {"path": "x"}))
-            case "both":
-                yield calls(("delete", {"path": "x"}), ("delete", {"path": "y"}))
-            case "question":
-                yield calls(("question", {}))
-            case "file":
-                yield calls(("report", {}))
-            case text:
-                yield f"heard {text}"
+        users = [str(one.content) for one in messages if one.type == "human"]
+        async for said in replies(last.content, users):
+            yield said
 
 
 graph = create_agent(

@@ -1,6 +1,5 @@
 """An agent of the OpenAI Agents SDK with an offline model, for `a2a-bridge serve openai_agents.py:served`."""
 
-import asyncio
 import base64
 import itertools
 import json
@@ -16,6 +15,7 @@ from openai.types.responses import (
     ResponseOutputText,
     ResponseTextDeltaEvent,
 )
+from replies import Call, done, replies
 
 import a2a_bridge
 
@@ -41,9 +41,12 @@ def report() -> ToolOutputFileContent:
     return ToolOutputFileContent(file_data=base64.b64encode(b"a,b\n").decode(), filename="table.csv")
 
 
-def call(name: str, **arguments: Any) -> ResponseFunctionToolCall:
+def call_of(call: Call) -> ResponseFunctionToolCall:
     return ResponseFunctionToolCall(
-        name=name, arguments=json.dumps(arguments), call_id=f"call-{next(NUMBERS)}", type="function_call"
+        name=call.name,
+        arguments=json.dumps(call.arguments),
+        call_id=f"call-{next(NUMBERS)}",
+        type="function_call",
     )
 
 
@@ -63,7 +66,7 @@ class Scripted(Model):
         text, output = "", []
         async for said in self._said(items):
             if not isinstance(said, str):
-                output.append(said)
+                output.append(call_of(said))
                 continue
             text += said
             yield ResponseTextDeltaEvent(
@@ -98,41 +101,22 @@ class Scripted(Model):
         last = items[-1]
         if last.get("type") == "function_call_output":
             asked = {one["call_id"]: one["name"] for one in items if one.get("type") == "function_call"}
-            done = []
+            results = []
             for one in reversed(items):
                 if one.get("type") != "function_call_output":
                     break
-                got = "got " if asked[one["call_id"]] == "question" else ""
-                done.append(got + one["output"] if isinstance(one["output"], str) else "written")
-            yield "done: " + ", ".join(reversed(done))
+                told = one["output"] if isinstance(one["output"], str) else "written"
+                results.insert(0, (asked[one["call_id"]], told))
+            yield done(results)
             return
         if not isinstance(last["content"], str):
             for block in last["content"]:
                 if block["type"] == "input_image":
                     yield f"image {block['image_url'].partition(';')[0].removeprefix('data:')}"
             return
-        match last["content"]:
-            case "chunks":
-                for word in ("one ", "two ", "three"):
-                    yield word
-            case "recall":
-                yield ",".join(str(one["content"]) for one in items if one.get("role") == "user")
-            case "slow":
-                yield "begun"
-                await asyncio.Event().wait()
-            case "crash":
-                raise RuntimeError("a secret of the framework")
-            case "approve":
-                yield call("delete", path="x")
-            case "both":
-                yield call("delete", path="x")
-                yield call("delete", path="y")
-            case "question":
-                yield call("question", text="which colour?")
-            case "file":
-                yield call("report")
-            case text:
-                yield f"data {text}" if text.startswith("{") else f"heard {text}"
+        users = [str(one["content"]) for one in items if one.get("role") == "user"]
+        async for said in replies(last["content"], users):
+            yield said
 
 
 agent = Agent("scripted", model=Scripted(), tools=[delete, question, report])

@@ -1,6 +1,5 @@
 """An agent of Pydantic AI with an offline model, for `a2a-bridge serve pydantic_ai_agent.py:agent`."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -8,15 +7,9 @@ from typing import Any
 from pydantic_ai import Agent, BinaryContent, CallDeferred, DeferredToolRequests, ToolReturn
 from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from replies import done, replies
 
 from a2a_bridge.ext import hub
-
-
-def calls(*named: tuple[str, dict[str, Any]]) -> dict[int, DeltaToolCall]:
-    return {
-        place: DeltaToolCall(name, json.dumps(arguments), tool_call_id=f"call-{place}")
-        for place, (name, arguments) in enumerate(named)
-    }
 
 
 def prompts(messages: list[ModelMessage]) -> list[Any]:
@@ -36,38 +29,21 @@ async def said(
     newest = messages[-1].parts
     prompt = next((part.content for part in newest if isinstance(part, UserPromptPart)), None)
     if prompt is None:
-        yield "done: " + ", ".join(
-            f"got {part.content}" if part.tool_name == "question" else str(part.content)
-            for part in newest
-            if isinstance(part, ToolReturnPart)
-        )
+        yield done((part.tool_name, part.content) for part in newest if isinstance(part, ToolReturnPart))
         return
     if not isinstance(prompt, str):
         for one in prompt:
             if isinstance(one, BinaryContent):
                 yield f"image {one.media_type}"
         return
-    match prompt:
-        case "chunks":
-            for word in ("one ", "two ", "three"):
-                yield word
-        case "recall":
-            yield ",".join(str(one) for one in prompts(messages))
-        case "slow":
-            yield "begun"
-            await asyncio.Event().wait()
-        case "crash":
-            raise RuntimeError("a secret of the framework")
-        case "approve":
-            yield calls(("delete", {"path": "x"}))
-        case "both":
-            yield calls(("delete", {"path": "x"}), ("delete", {"path": "y"}))
-        case "question":
-            yield calls(("question", {}))
-        case "file":
-            yield calls(("report", {}))
-        case text:
-            yield f"data {text}" if text.startswith("{") else f"heard {text}"
+    place = 0
+    async for one in replies(prompt, [str(one) for one in prompts(messages)]):
+        if isinstance(one, str):
+            yield one
+        else:
+            call = DeltaToolCall(one.name, json.dumps(one.arguments), tool_call_id=f"call-{place}")
+            yield {place: call}
+            place += 1
 
 
 agent = Agent(FunctionModel(stream_function=said), name="scripted", output_type=[str, DeferredToolRequests])
@@ -80,7 +56,7 @@ def delete(path: str) -> str:
 
 
 @agent.tool_plain
-def question() -> str:
+def question(text: str) -> str:
     """Asks the user."""
     raise CallDeferred(kind="question")
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from tests.frameworks.adapted.replies import Call, done, replies
+
 Item = dict[str, Any]
 NUMBERS = itertools.count(1)
 #: set once a tool may end, and the tasks that tools have begun
@@ -247,12 +249,12 @@ async def said_of(items: list[Item]) -> AsyncIterator[Any]:
     last = items[-1]
     if last.get("type") == "function_call_output":
         names = {one["call_id"]: one["name"] for one in items if one.get("type") == "function_call"}
-        done = []
+        results: list[tuple[str, str]] = []
         for one in reversed(items):
             if one.get("type") != "function_call_output":
                 break
-            done.append(f"got {one['output']}" if names[one["call_id"]] == "question" else one["output"])
-        yield "done: " + ", ".join(reversed(done))
+            results.insert(0, (names[one["call_id"]], one["output"]))
+        yield done(results)
         return
     if not isinstance(last["content"], str):
         for block in last["content"]:
@@ -260,14 +262,6 @@ async def said_of(items: list[Item]) -> AsyncIterator[Any]:
             yield f"image {place[5:].partition(';')[0]}" if place else json.dumps(block)
         return
     match last["content"]:
-        case "chunks":
-            for word in ("one ", "two ", "three"):
-                yield word
-        case "recall":
-            yield ",".join(str(one["content"]) for one in items if one.get("role") == "user")
-        case "slow":
-            yield "begun"
-            await asyncio.Event().wait()
         case "tool":
             yield "begun"
             tool = asyncio.create_task(_tool())
@@ -276,23 +270,14 @@ async def said_of(items: list[Item]) -> AsyncIterator[Any]:
             except asyncio.CancelledError:
                 tool.cancel()  # as the SDK does: it does not wait for the end of the tool
                 raise
-        case "crash":
-            raise RuntimeError("a secret of the framework")
         case "guarded":
             raise InputGuardrailTripwireTriggered("a secret of the framework")
-        case "approve":
-            yield call("delete", path="x")
-        case "both":
-            yield call("delete", path="x")
-            yield call("delete", path="y")
-        case "question":
-            yield call("question", text="which colour?")
-        case "file":
-            yield call("report")
         case "think and stop":
             yield "stopped"
             yield call("stop")
         case "transfer" | "draw" as name:
             yield call(name)
         case text:
-            yield f"data {text}" if text.startswith("{") else f"heard {text}"
+            users = [str(one["content"]) for one in items if one.get("role") == "user"]
+            async for said in replies(text, users):
+                yield call(said.name, **said.arguments) if isinstance(said, Call) else said

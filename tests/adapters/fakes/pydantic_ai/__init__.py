@@ -7,7 +7,6 @@ same checks with the real package.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from tests.frameworks.adapted.replies import Call, done, replies
 
 
 class UserError(RuntimeError): ...
@@ -186,34 +186,22 @@ class Agent:
         newest = history[-1].parts
         prompt = next((part.content for part in newest if isinstance(part, UserPromptPart)), None)
         if prompt is None:
-            told = [f"got {one.content}" if one.tool_name == "question" else one.content for one in newest]
-            yield TextPart("done: " + ", ".join(told))
+            yield TextPart(done((one.tool_name, one.content) for one in newest))
             return
         if not isinstance(prompt, str):
             for one in prompt:
                 yield TextPart(f"image {one.media_type}" if isinstance(one, BinaryContent) else str(one))
             return
-        match prompt:
-            case "chunks":
-                for word in ("one ", "two ", "three"):
-                    yield TextPart(word)
-            case "recall":
-                parts = [part for one in history if isinstance(one, ModelRequest) for part in one.parts]
-                yield TextPart(",".join(one.content for one in parts if isinstance(one, UserPromptPart)))
-            case "slow":
-                yield TextPart("begun")
-                await asyncio.Event().wait()
-            case "crash":
-                raise RuntimeError("a secret of the framework")
-            case "approve" | "both":
-                for path in ("x",) if prompt == "approve" else ("x", "y"):
-                    yield ToolCallPart("delete", {"path": path}, f"call-{path}")
-            case "question" | "file":
-                yield ToolCallPart("report" if prompt == "file" else prompt, {}, "call")
-            case "picture":
-                yield FilePart(BinaryContent(b"\x89PNG", "image/png"))
-            case text:
-                yield TextPart(f"data {text}" if text.startswith("{") else f"heard {text}")
+        if prompt == "picture":
+            yield FilePart(BinaryContent(b"\x89PNG", "image/png"))
+            return
+        parts = [part for one in history if isinstance(one, ModelRequest) for part in one.parts]
+        users = [part.content for part in parts if isinstance(part, UserPromptPart)]
+        async for said in replies(prompt, users):
+            if isinstance(said, Call):
+                yield ToolCallPart(said.name, said.arguments, f"call-{said.arguments.get('path', '')}")
+            else:
+                yield TextPart(said)
 
 
 def _open_calls(history: list[Any]) -> list[ToolCallPart]:

@@ -7,7 +7,6 @@ same checks with the real package.
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 
 from a2a_bridge.ext import hub
 from langgraph.types import Command, Interrupt, StateSnapshot
+from tests.frameworks.adapted.replies import Call, done, replies
 
 
 @dataclass
@@ -82,7 +82,8 @@ class Pregel:
             if whole.tool_calls[0]["name"] == "report":
                 yield ("custom", "writing")
                 yield ("custom", hub.Part(raw=b"a,b\n", media_type="text/csv", filename="table.csv"))
-                thread.messages.append(ToolMessage("written", tool_call_id=whole.tool_calls[0]["id"]))
+                called = whole.tool_calls[0]["id"]
+                thread.messages.append(ToolMessage("written", tool_call_id=called, name="report"))
                 continue
             thread.interrupts = [Interrupt(_value(whole.tool_calls), uuid.uuid4().hex)]
             yield ("updates", {"__interrupt__": tuple(thread.interrupts)})
@@ -91,7 +92,7 @@ class Pregel:
 
 def _value(calls: list[dict[str, Any]]) -> Any:
     if calls[0]["name"] == "question":
-        return "which colour?"
+        return calls[0]["args"]["text"]
     return {
         "action_requests": [{"name": one["name"], "args": one["args"]} for one in calls],
         "review_configs": [{"action_name": "delete", "allowed_decisions": ["approve", "edit", "reject"]}],
@@ -102,7 +103,7 @@ def _results(thread: _Thread, resume: dict[str, Any]) -> list[ToolMessage]:
     (interrupt,) = thread.interrupts
     answer, calls = resume[interrupt.id], thread.messages[-1].tool_calls
     if isinstance(interrupt.value, str):
-        return [ToolMessage(f"got {answer}", tool_call_id=calls[0]["id"])]
+        return [ToolMessage(answer, tool_call_id=calls[0]["id"], name="question")]
     made = []
     for call, decision in zip(calls, answer["decisions"], strict=True):
         match decision:
@@ -130,21 +131,15 @@ def _check(messages: list[Any]) -> None:
         open_calls = {one["id"] for one in getattr(message, "tool_calls", ())}
 
 
-def _calls(*named: tuple[str, dict[str, Any]]) -> AIMessageChunk:
-    return AIMessageChunk(
-        "", tool_calls=[{"name": name, "args": args, "id": uuid.uuid4().hex} for name, args in named]
-    )
-
-
 async def _said(messages: list[Any]) -> AsyncIterator[AIMessageChunk]:
     last = messages[-1]
     if isinstance(last, ToolMessage):
-        done: list[str] = []
+        results: list[tuple[str, str]] = []
         for message in reversed(messages):
             if not isinstance(message, ToolMessage):
                 break
-            done.insert(0, message.content)
-        yield AIMessageChunk("done: " + ", ".join(done))
+            results.insert(0, (message.name, message.content))
+        yield AIMessageChunk(done(results))
         return
     if not isinstance(last.content, str):
         for block in last.content:
@@ -155,24 +150,10 @@ async def _said(messages: list[Any]) -> AsyncIterator[AIMessageChunk]:
             )
             yield AIMessageChunk(told)
         return
-    match last.content:
-        case "chunks":
-            for word in ("one ", "two ", "three"):
-                yield AIMessageChunk(word)
-        case "recall":
-            yield AIMessageChunk(",".join(one.content for one in messages if isinstance(one, HumanMessage)))
-        case "slow":
-            yield AIMessageChunk("begun")
-            await asyncio.Event().wait()
-        case "crash":
-            raise RuntimeError("a secret of the framework")
-        case "approve":
-            yield _calls(("delete", {"path": "x"}))
-        case "both":
-            yield _calls(("delete", {"path": "x"}), ("delete", {"path": "y"}))
-        case "question":
-            yield _calls(("question", {}))
-        case "file":
-            yield _calls(("report", {}))
-        case text:
-            yield AIMessageChunk(f"heard {text}")
+    users = [one.content for one in messages if isinstance(one, HumanMessage)]
+    async for said in replies(last.content, users):
+        if isinstance(said, Call):
+            call = {"name": said.name, "args": said.arguments, "id": uuid.uuid4().hex}
+            yield AIMessageChunk("", tool_calls=[call])
+        else:
+            yield AIMessageChunk(said)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 from google.adk.events import Event, EventActions
 from google.genai import types
+
+from tests.frameworks.adapted.replies import Call, done, replies
 
 
 class BaseAgent:
@@ -39,8 +39,8 @@ class BaseAgent:
                     text += said
                     yield Event(self.name, _content(types.Part(text=said)), invocation_id, partial=True)
                 else:
-                    said.id = f"call-{len(events)}-{len(parts)}"
-                    parts.append(types.Part(function_call=said))
+                    made = types.FunctionCall(said.name, said.arguments, f"call-{len(events)}-{len(parts)}")
+                    parts.append(types.Part(function_call=made))
             if text:
                 parts.insert(0, types.Part(text="thought", thought=True))
                 parts.insert(1, types.Part(text=text))
@@ -51,8 +51,8 @@ class BaseAgent:
             if not calls or asks:
                 return
             if calls[0].name == "report":
-                made = {"table.csv": 0}
-                yield _results(self.name, invocation_id, calls, "written", EventActions(made))
+                saved = EventActions({"table.csv": 0})
+                yield _results(self.name, invocation_id, calls, "written", saved)
                 continue
             yield _results(self.name, invocation_id, calls, "needs a confirmation")
             payloads = [one.args if self.payload else None for one in calls]
@@ -87,10 +87,10 @@ def confirmed(events: list[Event], responses: list[types.FunctionResponse]) -> E
     return Event(author, types.Content("user", parts), events[-1].invocation_id)
 
 
-def contents_of(events: list[Event]) -> list[list[types.Part]]:
+def contents_of(events: list[Event]) -> list[types.Content]:
     """What a model gets: newer results instead of older ones, and no event with a confirmation."""
     events = [one for one in events if not (one.content and any(map(_is_confirmation, one.content.parts)))]
-    made: list[list[types.Part]] = []
+    made: list[types.Content] = []
     newest: dict[str, types.Part] = {}
     for event in events:
         for part in event.content.parts if event.content else ():
@@ -104,11 +104,11 @@ def contents_of(events: list[Event]) -> list[list[types.Part]]:
         ]
         if not parts:
             continue
-        made.append(parts)
+        made.append(types.Content("user" if event.author == "user" else "model", parts))
         calls = [part.function_call.id for part in parts if part.function_call]
         assert set(calls) <= newest.keys(), f"no result for {calls}"
         if calls:
-            made.append([newest[one] for one in calls])
+            made.append(types.Content("user", [newest[one] for one in calls]))
     return made
 
 
@@ -133,43 +133,17 @@ def _results(
     return Event(author, content, invocation_id, actions=actions or EventActions())
 
 
-async def said_of(contents: list[list[types.Part]]) -> AsyncIterator[Any]:
+async def said_of(contents: list[types.Content]) -> AsyncIterator[str | Call]:
     """What the model says: texts and calls."""
-    last = contents[-1]
-    done = [part.function_response for part in last if part.function_response]
-    if done:
-        told = [("got " if one.name == "question" else "") + str(one.response.get("result")) for one in done]
-        yield "done: " + ", ".join(told)
+    last = contents[-1].parts
+    results = [part.function_response for part in last if part.function_response]
+    if results:
+        yield done((one.name, one.response.get("result")) for one in results)
         return
     blob = next((part.inline_data for part in last if part.inline_data), None)
     if blob is not None:
         yield f"image {blob.mime_type}"
         return
-    match "".join(part.text or "" for part in last):
-        case "chunks":
-            for word in ("one ", "two ", "three"):
-                yield word
-        case "recall":
-            users = [parts[0].text for parts in contents if parts[0].text and not _is_said(parts[0].text)]
-            yield ",".join(users)
-        case "slow":
-            yield "begun"
-            await asyncio.Event().wait()
-        case "crash":
-            raise RuntimeError("a secret of the framework")
-        case "approve":
-            yield types.FunctionCall("delete", {"path": "x"})
-        case "both":
-            yield types.FunctionCall("delete", {"path": "x"})
-            yield types.FunctionCall("delete", {"path": "y"})
-        case "question":
-            yield types.FunctionCall("question", {})
-        case "file":
-            yield types.FunctionCall("report", {})
-        case text:
-            yield f"data {text}" if text.startswith("{") else f"heard {text}"
-
-
-def _is_said(text: str) -> bool:
-    """True for a text of the model."""
-    return text.startswith(("heard ", "done: ", "begun", "data ")) or json.dumps(text) == ""
+    users = [part.text for one in contents if one.role == "user" for part in one.parts if part.text]
+    async for said in replies("".join(part.text or "" for part in last), users):
+        yield said
