@@ -192,9 +192,9 @@ docs: install ## render docs/ into site/, with llms.txt, and check its links
 	$(BIN)/python -m tests.docs.site
 
 # They are taken by tests, in Chromium.
-pictures: install peers ## take the pictures of the playground's page in docs/ anew
-	PLAYGROUND_PICTURES=docs/pictures $(BIN)/python -m pytest -q tests/tools/playground/test_page.py \
-		tests/tools/playground/test_page_gateway.py
+pictures: install peers ## take the pictures in docs/ anew
+	DOCS_PICTURES=docs/pictures $(BIN)/python -m pytest -q tests/tools/playground/test_page.py \
+		tests/tools/playground/test_page_gateway.py tests/docs/test_terminal_picture.py
 
 # Minutes: about five on one Python. The environments get their packages from the registry.
 release: install $(BUILD)/release/.locked ## build, check and try a release in dist/ (ARGS: see release/__main__.py)

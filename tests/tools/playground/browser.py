@@ -4,7 +4,7 @@ Rules:
 1. One browser per module; each test gets pages of its own, which share nothing.
 2. What the browser complains about fails the test: errors of scripts, rejections of the content security
    policy, requests to other places than the program.
-3. With PLAYGROUND_PICTURES=FOLDER, tests write the pictures of the documentation there.
+3. With DOCS_PICTURES=FOLDER, tests write the pictures of the documentation there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ARGUMENTS = [
     *(["--no-sandbox"] if os.geteuid() == 0 else []),
 ]
 TABS = ("compose", "task", "webhooks", "card", "history", "errors", "usage")
-PICTURES = os.environ.get("PLAYGROUND_PICTURES")
+PICTURES = os.environ.get("DOCS_PICTURES")
 #: bytes of a picture
 LARGEST_PICTURE = 200_000
 WIDE = {"width": 1280, "height": 800}
