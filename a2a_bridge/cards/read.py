@@ -9,7 +9,8 @@ Rules:
    `https://` of gRPC addresses, which have no scheme in 1.0.
 3. An interface of `supportedInterfaces` without a version has the card's `protocolVersion`, else 1.0. In a
    card with members of 0.x, `protocolVersion` is one of those and does not apply to `supportedInterfaces`.
-4. A card without interfaces is rejected.
+4. A card without interfaces is rejected, unless its agent is served here: then its interfaces are of no use.
+   A `protocolVersion` of 0.x, or a member that only cards of 0.x have, then shows one of 0.x without its URL.
 5. What can mean one thing only is read as that: a binding in other letters (`jsonrpc`, `JSON-RPC`), a version
    without a minor one or with a `v` (`1`, `v1.0`), a URL that is relative to the URL of the card.
 """
@@ -36,6 +37,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 _UNSAID = "0.2"
 #: the member that 0.3 has introduced
 _OF_0_3 = "signatures"
+#: members besides addresses that 1.0 has under other names
+_OF_0_X = frozenset({"security", "supportsAuthenticatedExtendedCard"})
 _WEB = ("http://", "https://")
 #: what helps against a card that its agent cannot be asked to change
 CORRECTED = (
@@ -62,22 +65,24 @@ def without_mark(document: bytes) -> bytes:
     return document.removeprefix(BOM_UTF8)
 
 
-def parse_bytes(body: bytes, location: str) -> hub.AgentCard:
-    """The card in a JSON document. Raises CardError."""
+def parse_bytes(body: bytes, location: str, *, hosted: bool = False) -> hub.AgentCard:
+    """The card in a JSON document. hosted: True for the card of an agent that is served here, which may have
+    no interfaces. Raises CardError.
+    """
     hint = CORRECTED if location.startswith(_WEB) else ""
     try:
-        return _parse(loads(body), location)
+        return _parse(loads(body), location, hosted)
     except JsonSyntaxError as error:
         raise CardError(f"the document at {location} is not JSON: {error}", hint=hint) from None
     except A2AError as error:
         raise CardError(error.message, hint=hint) from None
 
 
-def _parse(tree: Json, location: str) -> hub.AgentCard:
+def _parse(tree: Json, location: str, hosted: bool) -> hub.AgentCard:
     if type(tree) is not dict:
         raise CardError(f"the document at {location} is not an agent card")
     named = with_standard_names(tree)
-    old = _old(named)
+    old = _old({"url": ""} | named if hosted and _has_old_members(named) else named)
     if old is None:
         card = V1_0.card.decode(tree)
     elif not named.get("supportedInterfaces"):
@@ -89,7 +94,7 @@ def _parse(tree: Json, location: str) -> hub.AgentCard:
         one.protocol_binding = _BINDINGS.get(_letters(one.protocol_binding), one.protocol_binding)
         if one.url.startswith(("/", "./", "../")) and location.startswith(_WEB):
             one.url = urljoin(location, one.url)
-    if card.supported_interfaces:
+    if card.supported_interfaces or hosted:
         return card
     raise CardError(f"the card at {location} names no interface")
 
@@ -127,6 +132,11 @@ def _own_version(tree: JsonObject, old: Dialect | None) -> str:
     if old is None and by_version(declared) is not None:
         return declared
     return V1_0.version
+
+
+def _has_old_members(tree: JsonObject) -> bool:
+    declared = (normalise(str(tree.get("protocolVersion"))) or "").startswith("0.")
+    return declared or not _OF_0_X.isdisjoint(tree)
 
 
 def _old(tree: JsonObject) -> Dialect | None:

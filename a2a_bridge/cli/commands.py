@@ -154,7 +154,7 @@ def _each_by_itself(command: Any, context: Any, words: list[str]) -> list[str]:
     `--exec PROG ARG --http :0` these are `--exec=PROG --exec=ARG --http :0`.
 
     The words of such an option end before the next flag of the command with two dashes; after `--`, which is
-    left out, all words are the option's.
+    left out, all words are the option's. Raises typer.BadParameter for such an option without words.
     """
     names = _options_with_words(command)
     if not names:
@@ -164,9 +164,12 @@ def _each_by_itself(command: Any, context: Any, words: list[str]) -> list[str]:
     takers = {flag for one in parameters if one.name in names for flag in one.opts}
     result: list[str] = []
     taker, rest = "", iter(words)
-    for word in rest:
+    for place, word in enumerate(rest):
         flag, equals, value = word.partition("=")
         if flag in takers:
+            after = words[place + 1 :]
+            if not (value if equals else after[1:] if after[:1] == ["--"] else _word(after, flags)):
+                raise typer.BadParameter("needs at least one word", ctx=context, param_hint=flag)
             taker, first = flag, [value] if equals else []
             result += [f"{taker}={one}" for one in first]
         elif taker and word == "--":
@@ -179,6 +182,11 @@ def _each_by_itself(command: Any, context: Any, words: list[str]) -> list[str]:
             taker = ""
             result.append(word)
     return result
+
+
+def _word(words: list[str], flags: set[str]) -> bool:
+    """Whether words begin with one that is no flag."""
+    return bool(words) and words[0].partition("=")[0] not in flags
 
 
 def _arguments(command: Any, words: list[str]) -> list[str]:

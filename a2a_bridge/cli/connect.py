@@ -123,9 +123,9 @@ async def read_card_file(path: Path, options: DialOptions) -> hub.AgentCard:
     return parse_bytes(content, str(path))
 
 
-def card_file(path: Path) -> hub.AgentCard:
-    """The card in a file. Raises CardError."""
-    return parse_bytes(_content(path), str(path))
+def card_file(path: Path, *, hosted: bool = False) -> hub.AgentCard:
+    """The card in a file. hosted: as for `parse_bytes`. Raises CardError."""
+    return parse_bytes(_content(path), str(path), hosted=hosted)
 
 
 def _content(path: Path) -> bytes:

@@ -23,7 +23,7 @@ from a2a_bridge.app import runtime
 from a2a_bridge.app.planning import ServeOptions, identifies, keeps_owners
 from a2a_bridge.bindings.binding import DialOptions, http_fetch, names
 from a2a_bridge.cards import Candidate, Resolver, interface, select
-from a2a_bridge.cards.read import assumption
+from a2a_bridge.cards.read import CardError, assumption
 from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.advertised import FAULTS, Advertised, ask
 from a2a_bridge.cli.connect import dial_options, found_at, grpc_interface, read_card_file, with_user_url
@@ -155,7 +155,12 @@ async def found(
             fetch = await stack.enter_async_context(http_fetch(options))
             resolver = Resolver(fetch, check=options.check_card)
         if file is not None:
-            card = await read_card_file(file, options)
+            try:
+                card = await read_card_file(file, options)
+            except CardError as error:
+                if not error.absent:
+                    raise
+                raise fail(Exit.USAGE, f"--card: {error.message}") from None
         else:
             card, options = await found_at(target, options, version, resolver=resolver)
         source_card = upstream_card(target, card, file is not None, binding, version)

@@ -359,6 +359,10 @@ class ServedAgent(Table):
     public_url: str = flag("", "The public URL of this agent, for its card.", "URL")
     versions: str = flag("", "Protocol versions to serve.", "VERSION,…")
     card: Path | None = flag(None, "Card of an agent that is an object of another framework.", "FILE")
+    resume: bool = flag(
+        False, "The executor of the a2a-sdk continues from its current task after a restart; see --resume."
+    )
+    mask_errors: bool = flag(False, "Log the texts of failures of an executor; see --mask-errors.")
     store: str = flag("", "Task store of this agent; see --store.", "URL", secret=True)
     max_tasks: int = of(
         EngineOptions, "tasks", default=0, help="Running tasks of one principal; 0: no limit."
@@ -410,6 +414,13 @@ class ServeFlags(ServerFlags):
     push: bool = of(ServeValues, "push")
     card: Path | None = flag(
         None, "Card of an agent that is an executor of the a2a-sdk, or an object of a framework.", "FILE"
+    )
+    resume: bool = flag(
+        False,
+        "After a restart call an executor of the a2a-sdk again, which continues from its current task.",
+    )
+    mask_errors: bool = flag(
+        False, "Log the texts of failures of an executor of the a2a-sdk, and show callers none of them."
     )
     run_timeout: float = of(EngineOptions, "run_timeout")
     silence_timeout: float = of(EngineOptions, "silence_timeout")

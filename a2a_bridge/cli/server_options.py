@@ -32,6 +32,7 @@ from a2a_bridge.cli.usage import UsageRecorder
 from a2a_bridge.cli.values import Exit, file_text, listen_address, parse_dialect, text_or_file
 from a2a_bridge.cli.worker import Worker
 from a2a_bridge.cluster.nats_bus import split_server
+from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.option_classes import EngineOptions, ProgramOptions, StoreOptions
 from a2a_bridge.core.options import taken, texts
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
@@ -350,6 +351,10 @@ def load_agent(code: str | None, flags: ServeFlags, name: str = "") -> tuple[Age
     return agent, replace(listening, options=options)
 
 
+#: flags of executors of the a2a-sdk, and arguments of `Agent`
+_OF_EXECUTORS = ("resume", "mask_errors")
+
+
 def _of_code(code: str, flags: ServeFlags) -> Agent:
     """The agent in code. Raises as `load_agent` does."""
     parsed = parse(code)
@@ -362,7 +367,16 @@ def _of_code(code: str, flags: ServeFlags) -> Agent:
             f"{code} is {parsed.sort.value}; serve needs Python code",
             f"a2a-bridge gateway {code}",
         )
-    return load(parsed, **({} if flags.card is None else {"card": without_carrier(card_file(flags.card))}))
+    given = {name: True for name in _OF_EXECUTORS if getattr(flags, name)}
+    return load(parsed, **given, **({} if flags.card is None else {"card": _card(flags.card)}))
+
+
+def _card(path: Path) -> hub.AgentCard:
+    """The card of `--card`, which needs no interfaces. Raises typer.BadParameter."""
+    try:
+        return without_carrier(card_file(path, hosted=True))
+    except A2AError as error:
+        raise typer.BadParameter(error.message, param_hint="--card") from None
 
 
 def _of_program(flags: ServeFlags, name: str) -> Agent:
@@ -375,10 +389,13 @@ def _of_program(flags: ServeFlags, name: str) -> Agent:
         raise typer.BadParameter(str(error), param_hint="--exec") from None
     for missing in (one for one in flags.exec_env or () if one not in os.environ):
         logger.warning("--exec-env: this process has no variable %s", missing)
+    if given := [one for one in _OF_EXECUTORS if getattr(flags, one)]:
+        hint = f"--{given[0].replace('_', '-')}"
+        raise typer.BadParameter("is for executors of the a2a-sdk, not for programs", param_hint=hint)
     remove_leftovers()
     if flags.card is not None:
         if flags.exec_name or flags.exec_description:
             raise typer.BadParameter("--card has the name and the description", param_hint="--exec-name")
-        return Agent(program, card=card_file(flags.card))
+        return Agent(program, card=_card(flags.card))
     name = flags.exec_name or name or program.name
     return Agent(program, name=name, description=flags.exec_description, push_notifications=True)

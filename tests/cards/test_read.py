@@ -219,6 +219,10 @@ def test_older_members_that_are_none_leave_a_card_of_1_0() -> None:
     assert places(NEW | {"url": 5}) == [("http://a.example/1", "JSONRPC", "1.0")]
 
 
+#: members about security as only cards of 0.x have them
+_OLD_SECURITY = {"securitySchemes": {"a": {"type": "http", "scheme": "bearer"}}, "security": [{"a": []}]}
+
+
 @each(
     ("tree", "text"),
     [
@@ -234,6 +238,23 @@ def test_older_members_that_are_none_leave_a_card_of_1_0() -> None:
 )
 def test_an_invalid_card_is_rejected_with_the_reason(tree: Any, text: str) -> None:
     assert text in rejected(dumps(tree)).message
+
+
+@each(
+    ("tree", "scheme"),
+    [
+        (NEW | {"supportedInterfaces": []}, ""),
+        (old(url=..., protocolVersion="0.3.0", **_OLD_SECURITY), "bearer"),
+        (old(url=..., protocolVersion=..., **_OLD_SECURITY), "bearer"),
+        (old(url="", protocolVersion="0.2.5", **_OLD_SECURITY), "bearer"),
+        (old(), ""),
+    ],
+)
+def test_the_card_of_an_agent_that_is_served_here_needs_no_interfaces(tree: Any, scheme: str) -> None:
+    card = parse_bytes(dumps(tree), "card.json", hosted=True)
+    assert card.name == tree["name"]
+    assert card.security_schemes["a"].http_auth_security_scheme.scheme == scheme
+    assert bool(card.security_requirements) == bool(scheme)
 
 
 def test_numbers_of_a_card_are_read_as_they_are_written() -> None:

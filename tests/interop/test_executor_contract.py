@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import logging
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -23,12 +19,10 @@ from a2a.utils import errors
 from starlette.applications import Starlette
 
 from a2a_bridge import A2AError, Agent, Reason, connect
-from a2a_bridge.cli.target import BadTargetError, load, parse
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
-from tests.cli.commands import ANY_PORT, serving
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.sdk
@@ -217,6 +211,38 @@ async def test_a_second_task_event_changes_nothing() -> None:
         first = (await running.send_message(request("go"), CONTEXT)).task
         last = (await running.send_message(request("on", task_id=first.id), CONTEXT)).task
     assert (last.status.state, status_text(last)) == (hub.TASK_STATE_COMPLETED, "well")
+
+
+async def test_a_status_without_a_state_leaves_the_state_of_the_run() -> None:
+    async def script(context: RequestContext, updater: TaskUpdater) -> None:
+        def told(text: str) -> sdk.TaskStatusUpdateEvent:
+            status = sdk.TaskStatus(message=message(text))
+            return sdk.TaskStatusUpdateEvent(
+                task_id=context.task_id, context_id=context.context_id, status=status
+            )
+
+        await updater.event_queue.enqueue_event(told("half way"))
+        if context.current_task is None:
+            await updater.requires_input()
+            await updater.event_queue.enqueue_event(told("which one?"))
+        else:
+            await updater.complete()
+
+    async with connect(Scripted(script)) as peer:
+        asked = await peer.send("begin")
+        assert asked.state == "input-required"
+        # The call has ended with the question, and the status without a state comes after it.
+        async with asyncio.timeout(PATIENCE), aclosing(peer.subscribe(asked.task.id)) as events:
+            async for event in events:
+                status = (event.task if event.HasField("task") else event.status_update).status
+                assert status.state == hub.TASK_STATE_INPUT_REQUIRED
+                if status.HasField("message"):
+                    break
+        assert status.message.parts[0].text == "which one?"
+        done = await peer.send("this one", task=asked.task)
+    assert done.state == "completed"
+    texts = [one.parts[0].text for one in done.task.history]
+    assert texts == ["begin", "half way", "which one?", "this one", "half way"]
 
 
 async def test_a_fast_executor_waits_for_the_reader() -> None:
@@ -480,89 +506,3 @@ def test_the_options_are_for_executors_of_the_sdk() -> None:
 
     with pytest.raises(TypeError, match="resume and mask_errors are for executors of the a2a-sdk"):
         Agent(Own(), mask_errors=True)
-
-
-FILE = """
-from a2a.server.agent_execution import AgentExecutor, RequestContext
-from a2a.server.request_handlers import DefaultRequestHandler
-from a2a.server.tasks import InMemoryTaskStore
-from a2a.types import a2a_pb2
-
-class Hello(AgentExecutor):
-    async def execute(self, context, event_queue): ...
-    async def cancel(self, context, event_queue): ...
-
-card = a2a_pb2.AgentCard(name="c", version="1")
-handler = DefaultRequestHandler(Hello(), InMemoryTaskStore(), card)
-"""
-
-
-@each(
-    "more, name, found",
-    [
-        ("", "", "Hello"),
-        ("hello = Hello()", "", "Hello"),
-        ("hello = Hello()", ":hello", "Hello"),
-        ("def make(): return Hello()", ":make", "Hello"),
-        ("", ":handler", "Agent(handler.agent_executor"),
-        ("a, b = Hello(), Hello()", "", "several agents"),
-        ("class Other(Hello): pass", "", "several agents"),
-    ],
-)
-def test_serve_takes_an_executor_of_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, name: str, found: str
-) -> None:
-    path = tmp_path / "sdkexec.py"
-    path.write_text(f"{FILE}\n{more}\n")
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "sdkexec", raising=False)
-    if found == "Hello":
-        assert load(parse(f"{path}{name}")).card.name == "Hello"
-        return
-    with pytest.raises(BadTargetError) as caught:
-        load(parse(f"{path}{name}"))
-    assert found in str(caught.value)
-
-
-CARD_0_3 = {
-    "name": "carded",
-    "description": "d",
-    "version": "3",
-    "protocolVersion": "0.3.0",
-    "url": "http://elsewhere.example/",
-    "preferredTransport": "JSONRPC",
-    "capabilities": {"streaming": True},
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [],
-}
-
-
-@pytest.mark.process
-async def test_serve_takes_a_card_from_a_file(tmp_path: Path) -> None:
-    file, card = tmp_path / "sdkexec.py", tmp_path / "card.json"
-    file.write_text(FILE.replace("event_queue): ...", "event_queue): raise SystemExit"))
-    card.write_text(json.dumps(CARD_0_3))
-    async with (
-        serving("serve", f"{file}:Hello", "--card", str(card), *ANY_PORT) as running,
-        connect(running.http) as peer,
-    ):
-        assert (peer.card.name, peer.card.version) == ("carded", "3")
-        assert not any("unmapped" in one.uri for one in peer.card.capabilities.extensions)
-        assert {one.url.partition("//")[2] for one in peer.card.supported_interfaces} & {
-            "elsewhere.example/"
-        } == set()
-        with pytest.raises(A2AError, match="Internal error"):
-            await peer.send("hello")
-
-
-@pytest.mark.process
-def test_the_sdk_is_imported_only_for_its_executors() -> None:
-    code = (
-        "import sys; from a2a_bridge import Agent, agent, asgi; asgi(agent(lambda text: text));"
-        "print([name for name in sys.modules if name.split('.')[0] == 'a2a'])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
-    )
-    assert done.stdout.strip() == "[]"

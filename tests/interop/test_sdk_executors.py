@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 from collections.abc import Callable
@@ -125,8 +126,7 @@ import asyncio
 from a2a.helpers import new_task_from_user_message
 from a2a.server.agent_execution import AgentExecutor
 from a2a.server.tasks import TaskUpdater
-from a2a.types import AgentCapabilities, AgentCard, Part
-from a2a_bridge import Agent
+from a2a.types import Part
 
 class Counter(AgentExecutor):
     async def execute(self, context, event_queue):
@@ -147,16 +147,19 @@ class Counter(AgentExecutor):
 
     async def cancel(self, context, event_queue): ...
 
-card = AgentCard(name="counter", version="1", capabilities=AgentCapabilities(streaming=True))
-agent = Agent(Counter, card=card, resume=True)
 """
+#: a card without interfaces, because those are the server's
+COUNTER_CARD = {"name": "counter", "version": "1", "capabilities": {"streaming": True}}
 
 
 @pytest.mark.process
 async def test_an_executor_that_is_killed_in_the_middle_gives_every_chunk_once(tmp_path: Path) -> None:
     file = tmp_path / "counter.py"
     file.write_text(COUNTER)
-    arguments = ("serve", str(file), *ANY_PORT, "--store", f"sqlite:///{tmp_path / 'tasks.db'}")
+    card = tmp_path / "card.json"
+    card.write_text(json.dumps(COUNTER_CARD))
+    store = ("--store", f"sqlite:///{tmp_path / 'tasks.db'}")
+    arguments = ("serve", f"{file}:Counter", "--card", str(card), "--resume", *ANY_PORT, *store)
     seen: list[str] = []
     task_id = last = ""
     async with asyncio.timeout(PATIENCE):

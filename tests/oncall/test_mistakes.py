@@ -95,6 +95,7 @@ ROWS = [
     Mistake("nobody listens at the agent's address", GATEWAY, ("no connection to the agent", "Connection refused"), "--card FILE", code=3),
     Mistake("the agent's host does not exist", "gateway http://agent.invalid {any}", ("no connection to the agent", "agent.invalid"), "--card FILE", code=3),
     Mistake("a card that is no card", "gateway {folder}/list.json {any}", ("is not an agent card",), "a2a-bridge card", code=1),
+    Mistake("a card in place of the agent's that is missing", "gateway http://agent.invalid {any} --card {folder}/absent.json", ("absent.json cannot be read: No such file",), "--card"),
     Mistake("an authority that is missing", GATEWAY + "--cacert {folder}/absent.pem", ("absent.pem cannot be read: No such file",), "--cacert"),
     Mistake("an authority that is none", GATEWAY + "--cacert {folder}/junk.pem", ("junk.pem cannot be used",), "--cacert"),
     Mistake("a client certificate without its key", GATEWAY + "--cert {folder}/server.pem", ("server.pem cannot be used",), "--cert-key"),

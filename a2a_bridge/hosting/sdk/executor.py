@@ -149,6 +149,7 @@ class SdkExecutor:
         work = asyncio.create_task(_work(call, context, queue), name=f"a2a sdk {run.task_id}")
         work.add_done_callback(queue.wake)
         state = _NOTHING if run.task is None else run.task.status.state
+        stateless = hub.TASK_STATE_WORKING  # the state of a status that names none
         try:
             while True:
                 while events:
@@ -160,6 +161,10 @@ class SdkExecutor:
                     if event is None:
                         continue
                     if not isinstance(event, hub.TaskArtifactUpdateEvent):
+                        if isinstance(event, hub.TaskStatusUpdateEvent):
+                            event.status.state = event.status.state or stateless
+                            if event.status.state != hub.TASK_STATE_SUBMITTED:
+                                stateless = event.status.state
                         state = self._seen(event, state, run)
                     activated = types.activated(context)
                     if activated:
