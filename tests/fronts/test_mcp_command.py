@@ -101,6 +101,27 @@ async def test_a_client_over_stdio_that_dies_leaves_no_traceback(card_file: str)
 
 
 @pytest.mark.process
+async def test_a_client_over_stdio_that_closes_stdout_alone_ends_the_front(
+    desk_at: At, card_file: str
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(COMMAND, "front", "mcp", card_file, "--stdio"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call"}
+    call["params"] = {"name": TOOL, "arguments": {"message": "work"}}
+    process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n" + json.dumps(call).encode() + b"\n")
+    await desk_at[0].working.wait()
+    process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]  no public way
+    await desk_at[0].cancelled.wait()
+    # stdin is still open.
+    assert await process.wait() == 0
+
+
+@pytest.mark.process
 async def test_an_agent_in_a_file_over_stdio(tmp_path: Path) -> None:
     (tmp_path / "weather.py").write_text(
         "from a2a_bridge import agent\n@agent\nasync def weather(text):\n    '''Tells.'''\n    return f'{text}: 21'\n"

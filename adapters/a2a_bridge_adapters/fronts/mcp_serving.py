@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import socket
 import threading
 from collections.abc import AsyncIterator, Sequence
@@ -125,12 +126,15 @@ async def _reject(error: A2AError, send: Send) -> None:
 
 
 async def serve_stdio(upstream: Upstream, stop: asyncio.Event, *, wait: float = WAIT) -> None:
-    """Serves an agent on stdin and stdout until stdin ends or `stop` is set."""
+    """Serves an agent on stdin and stdout until stdin ends, the client closes stdout, or `stop` is set."""
     front = McpFront(upstream, patience=wait)
     # A thread that reads stdin cannot be interrupted: the transport reads what it passes on.
     ours, theirs = socket.socketpair()
     with ours, theirs, theirs.makefile("rb") as source:
         threading.Thread(target=_pass_on, args=(ours,), daemon=True, name="stdin").start()
+        if hasattr(select, "poll"):  # not on Windows
+            # Of its own, because the transport lets the number of stdout be another file.
+            threading.Thread(target=_end_with, args=(os.dup(1), ours), daemon=True, name="stdout").start()
         stopping = asyncio.create_task(_end(ours, stop))
         try:
             stdin = anyio.wrap_file(TextIOWrapper(source, encoding="utf-8", errors="replace"))
@@ -145,6 +149,18 @@ async def serve_stdio(upstream: Upstream, stop: asyncio.Event, *, wait: float = 
 async def _end(pipe: socket.socket, stop: asyncio.Event) -> None:
     await stop.wait()
     pipe.shutdown(socket.SHUT_WR)
+
+
+def _end_with(stdout: int, pipe: socket.socket) -> None:
+    """Ends what is read when the client closes stdout: no answer would reach it."""
+    watching = select.poll()
+    watching.register(stdout, 0)  # errors and hang-ups only
+    watching.poll()
+    try:
+        pipe.shutdown(socket.SHUT_WR)
+    except OSError:
+        return  # the server has ended
+    _log.info("the client has closed stdout")
 
 
 def _pass_on(pipe: socket.socket) -> None:
