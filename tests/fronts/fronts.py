@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +60,13 @@ async def listening(app: Any, **flags: Any) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def running(*arguments: str) -> AsyncIterator[str]:
-    """The address of a front that is served over HTTP."""
-    process = await asyncio.create_subprocess_exec(
-        COMMAND, "front", *arguments, stdout=asyncio.subprocess.PIPE
-    )
+async def running(*arguments: str, stderr: Path | None = None) -> AsyncIterator[str]:
+    """The address of a front that is served over HTTP. stderr: the file for its log."""
+    with ExitStack() as stack:
+        log = None if stderr is None else stack.enter_context(stderr.open("wb"))
+        process = await asyncio.create_subprocess_exec(
+            COMMAND, "front", *arguments, stdout=asyncio.subprocess.PIPE, stderr=log
+        )
     assert process.stdout is not None
     try:
         line = (await process.stdout.readline()).decode()

@@ -8,12 +8,20 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.shared._httpx_utils import create_mcp_http_client
 
-from tests.fronts.desk import At
+from a2a_bridge import Agent, interface
+from a2a_bridge.app.runtime import ServeOptions, serve_agent
+from a2a_bridge.codec import dumps, encoder
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call
+from a2a_bridge.core.service import Service
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.fronts.desk import At, Desk
 from tests.fronts.fronts import ACCEPT, COMMAND, INITIALIZE, running
 from tests.fronts.test_mcp import ERAS, TOOL, client, text_of
 from tests.patience import PATIENCE
@@ -119,6 +127,41 @@ async def test_a_client_over_stdio_that_closes_stdout_alone_ends_the_front(
     await desk_at[0].cancelled.wait()
     # stdin is still open.
     assert await process.wait() == 0
+
+
+@pytest.mark.process
+async def test_an_agent_that_does_not_cancel_does_not_delay_the_end_of_http(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    class Silent:
+        def __init__(self, service: Service) -> None:
+            self._service, self.stream = service, service.stream
+
+        async def unary(self, call: Call[Any, Any], /) -> Any:
+            if call.operation is ops.CANCEL_TASK:
+                asked.set()
+                await asyncio.wait_for(asyncio.Event().wait(), PATIENCE)
+            return await self._service.unary(call)
+
+    desk, path = Desk(), tmp_path / "card.json"
+    flags = ("--http", "127.0.0.1:0", "--timeout-graceful-shutdown", str(100 * PATIENCE))
+    async with (
+        asyncio.timeout(PATIENCE),
+        serve_agent(
+            Agent(desk, name="desk"), [interface("GRPC")], ServeOptions(middleware=(Silent,))
+        ) as server,
+    ):
+        path.write_bytes(dumps(encoder(hub.AgentCard)(server.card)))
+        async with (
+            running("mcp", str(path), *flags, stderr=tmp_path / "log") as url,
+            client(url, "2026-07-28") as mcp,
+        ):
+            call = asyncio.create_task(mcp.call_tool("desk", {"message": "work"}))
+            await desk.working.wait()
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            await asked.wait()
+        assert "has not cancelled all tasks" in (tmp_path / "log").read_text("utf-8")
 
 
 @pytest.mark.process

@@ -35,6 +35,9 @@ from a2a_bridge_adapters.fronts.flags import FrontFlags, McpFlags, OpenAiFlags
 from a2a_bridge_adapters.fronts.listener import Listener, listen
 from a2a_bridge_adapters.fronts.turn import Upstream
 
+#: seconds for agents to cancel the tasks of requests, after the time for draining
+_CLOSING = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class _Front:
@@ -71,11 +74,13 @@ class _Front:
         }
 
     @asynccontextmanager
-    async def upstream(self) -> AsyncIterator[Upstream]:
-        """The agent behind the middleware of the front while the context is open. Raises A2AError."""
+    async def upstream(self, closing: float) -> AsyncIterator[Upstream]:
+        """The agent behind the middleware of the front while the context is open. closing: seconds at the end
+        for the cancellation of tasks. Raises A2AError.
+        """
         async with AsyncExitStack() as stack:
             upstream = Upstream(await stack.enter_async_context(self._peer()))
-            stack.push_async_callback(upstream.close, self.flags.timeout_graceful_shutdown)
+            stack.push_async_callback(upstream.close, closing)
             yield upstream
 
     @asynccontextmanager
@@ -131,7 +136,7 @@ async def _serve_pipe(front: _Front, wait: float, grace: float) -> None:
     from a2a_bridge_adapters.fronts.mcp_serving import serve_stdio
 
     with stop_signals(grace) as stop:
-        async with front.upstream() as upstream:
+        async with front.upstream(grace) as upstream:
             await serve_stdio(upstream, stop, wait=wait)
 
 
@@ -150,7 +155,7 @@ def _serve(context: typer.Context, front: _Front, opens: Opens) -> None:
 async def _open(front: _Front, opens: Opens) -> AsyncIterator[Listener]:
     async with (
         _ready(front),
-        front.upstream() as upstream,
+        front.upstream(min(_CLOSING, front.flags.timeout_graceful_shutdown)) as upstream,
         opens(upstream) as app,
         listen(app, front.listening.http, front.flags) as listener,
     ):

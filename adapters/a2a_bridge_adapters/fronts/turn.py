@@ -82,6 +82,8 @@ class Upstream:
         waiting = set(self._background)
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=grace)
+            if late:
+                _log.warning("the agent has not cancelled all tasks of callers that have left")
             for one in late:
                 one.cancel()
             await asyncio.gather(*late, return_exceptions=True)
