@@ -34,7 +34,8 @@ help: ## list the targets
 install: $(VENV)/.project ## make .venv from requirements.lock, with this project in it
 	@:
 
-# A .venv of another Python than the one that is named is made anew.
+# A .venv of another Python than the one that is named is made anew, and the peers with it: a test runs this project
+# with packages of both.
 ifneq ($(origin PYTHON),file)
 VERSION_OF = $(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 ifneq ($(wildcard $(BIN)/python),)
@@ -47,7 +48,7 @@ endif
 .PHONY: otherpython
 otherpython:
 	@echo "$(VENV) has another Python than $(PYTHON): it is made anew"
-	@rm -rf $(VENV)
+	@rm -rf $(VENV) $(PEERS:%=$(BUILD)/peers/%)
 
 # The locked packages; again when the lock changes.
 $(VENV)/.locked: requirements.lock $(OTHER_PYTHON)
