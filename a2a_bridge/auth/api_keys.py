@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from filelock import FileLock
 
 from a2a_bridge.core.call import Principal
-from a2a_bridge.core.callers import Presented, UnauthenticatedError
+from a2a_bridge.core.callers import Presented, UnauthenticatedError, parameter_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _log = logging.getLogger("a2a_bridge.auth")
@@ -42,7 +42,6 @@ _INTERVAL = 1.0
 #: seconds that another command may hold the file
 _LOCK_TIMEOUT = 10.0
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749, 3.3
 #: compared with for unknown ids, so that they take as long as known ones
 _NO_SALT, _NO_HASH = "00" * 16, "00" * 32
@@ -190,11 +189,9 @@ class ApiKeys:
         now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not _HEADER_NAME.fullmatch(header):
-            raise ValueError(f"{header!r} is no name of a header")
         self._file = file
         self._header = header
-        self._parameter = header.lower()
+        self._parameter = parameter_of(header)
         self._now = now
         self._clock = clock
         # Before the keys, so that a change between the two is seen at the next look.

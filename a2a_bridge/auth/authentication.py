@@ -25,7 +25,7 @@ from a2a_bridge.cards.read import change_extended_card
 from a2a_bridge.cards.select import without_security
 from a2a_bridge.core.addresses import Trust
 from a2a_bridge.core.call import Call, Principal
-from a2a_bridge.core.callers import Presented, UnauthenticatedError
+from a2a_bridge.core.callers import Presented, UnauthenticatedError, parameter_of
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.extras import load
 from a2a_bridge.core.service import Middleware, reject_if
@@ -192,7 +192,7 @@ class ProxyHeader:
     """Identifies callers by a header of a trusted proxy; see `Method`.
 
     header: its name. trusted: addresses and networks of proxies, or "*". Raises ValueError for an invalid
-    entry, and without any: then every caller could name itself.
+    entry, for no name of a header, and without any entry: then every caller could name itself.
     """
 
     scheme_name = "proxy"
@@ -201,7 +201,7 @@ class ProxyHeader:
     def __init__(self, header: str, trusted: tuple[str, ...]) -> None:
         if not trusted:
             raise ValueError("a header names the caller only where proxies are trusted; name their addresses")
-        self._header = header.lower()
+        self._header = parameter_of(header)
         self._trust = Trust(trusted)
         self.parameters = frozenset({self._header})
 
@@ -218,7 +218,7 @@ class ProxyHeader:
             return None
         if presented.peer not in self._trust:
             raise UnauthenticatedError("The header that names the caller comes from no trusted proxy")
-        name = name.strip()
+        name = name.strip(" \t")  # the white space of HTTP only: a caller with another one is another caller
         # A server in between may have joined several headers by commas (RFC 9110, 5.3).
         if not name or len(name) > _LONGEST or "," in name or not name.isprintable():
             raise UnauthenticatedError("The header of the proxy does not name one caller")

@@ -28,7 +28,7 @@ from a2a_bridge.cli.server_flags import (
 )
 from a2a_bridge.cli.values import Exit, file_text, listen_address
 from a2a_bridge.cli.worker import Worker
-from a2a_bridge.core.addresses import ListenAddress
+from a2a_bridge.core.addresses import ListenAddress, Trust
 from a2a_bridge.core.option_classes import CardTrustValues, JwtValues, ServerTlsValues
 from a2a_bridge.core.options import taken, texts
 
@@ -132,6 +132,8 @@ def _methods(flags: ServerFlags) -> list[Method]:
     found: list[Method] = []
     if flags.api_keys is not None:
         found.append(_api_keys(flags))
+    elif flags.api_key_header != ServerFlags.api_key_header:
+        raise typer.BadParameter("needs --api-keys", param_hint="--api-key-header")
     found += _tokens(flags)
     if flags.proxy_user_header:
         found.append(_proxy(flags))
@@ -162,16 +164,27 @@ def _api_keys(flags: ServerFlags) -> Method:
         raise typer.BadParameter(str(error), param_hint="--api-keys") from None
 
 
+#: flags that say how a token is checked
+_OF_TOKENS = (
+    "jwt_audience",
+    "jwt_jwks",
+    "jwt_algorithms",
+    "jwt_claim",
+    "jwt_cacert",
+    "streams_outlive_tokens",
+)
+
+
 def _tokens(flags: ServerFlags) -> list[Method]:
     from a2a_bridge.auth import KeySetSource
 
     options = JwtValues(**taken(JwtValues, flags))
     if not options.issuer:
-        for name in ("jwt_audience", "jwt_jwks", "jwt_algorithms", "jwt_cacert", "streams_outlive_tokens"):
-            if getattr(flags, name):
+        for name in _OF_TOKENS:
+            if (getattr(flags, name) or "") != (getattr(ServerFlags, name) or ""):
                 raise typer.BadParameter("needs --jwt-issuer", param_hint=f"--{name.replace('_', '-')}")
         return []
-    if not options.audience:
+    if not options.audience or not all(options.audience):
         text = "is required: without it, tokens that were made for other services would be accepted here"
         raise typer.BadParameter(text, param_hint="--jwt-audience")
     from a2a_bridge.auth import BearerTokens
@@ -179,9 +192,12 @@ def _tokens(flags: ServerFlags) -> list[Method]:
     try:
         keys = KeySetSource(options.issuer, options.jwks, ca=options.ca)
         check_key_file(keys, options.jwks, "--jwt-jwks")
-        return [BearerTokens.of(options, keys)]
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--jwt-issuer") from None
+    try:
+        return [BearerTokens.of(options, keys)]
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--jwt-algorithms") from None
 
 
 def _proxy(flags: ServerFlags) -> Method:
@@ -194,9 +210,13 @@ def _proxy(flags: ServerFlags) -> Method:
             param_hint="--proxy-user-header",
         )
     try:
-        return ProxyHeader(flags.proxy_user_header, trusted)
+        Trust(trusted)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--forwarded-allow-ips") from None
+    try:
+        return ProxyHeader(flags.proxy_user_header, trusted)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--proxy-user-header") from None
 
 
 def _middleware(text: str) -> Middleware:

@@ -8,12 +8,25 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from a2a_bridge.core.call import CallContext, Principal, entries_of
 from a2a_bridge.core.errors import A2AError, Reason
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def parameter_of(header: str) -> str:
+    """The parameter of a header that identifies callers: its name in lower case.
+
+    Raises ValueError for a text that is no name.
+    """
+    if not _HEADER_NAME.fullmatch(header):
+        raise ValueError(f"{header!r} is no name of a header")
+    return header.lower()
 
 
 @dataclass(frozen=True, slots=True)

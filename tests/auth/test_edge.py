@@ -37,6 +37,7 @@ from a2a_bridge.auth import (
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.call import Principal
+from a2a_bridge.core.callers import Presented
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -355,6 +356,14 @@ async def test_a_proxy_that_names_the_caller(
             assert (await peer.send("hi")).text == name
             return
         assert (await rejection(peer.send("hi"))).reason is Reason.UNAUTHENTICATED
+
+
+@each("name", ["ann\u00a0", "\u2003ann", "ann\u3000", "\x0bann"])
+async def test_only_the_white_space_of_http_is_around_the_name_of_a_caller(name: str) -> None:
+    method = ProxyHeader("X-User", ("127.0.0.1",))
+    assert await method.identify(Presented({"x-user": " ann\t"}, "127.0.0.1")) == Principal("ann")
+    with pytest.raises(A2AError, match="does not name one caller"):
+        await method.identify(Presented({"x-user": name}, "127.0.0.1"))
 
 
 def test_a_proxy_header_needs_trusted_proxies() -> None:
