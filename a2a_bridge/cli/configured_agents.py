@@ -106,6 +106,8 @@ class _Changes:
             raise
 
     async def _change(self, new: Any) -> None:
+        if not new.agents:  # as at the start; a file that is written anew is empty for a moment
+            raise typer.BadParameter("the file has no agent", param_hint="[agents]")
         server = self.server
         assert server is not None  # noqa: S101  set before the first change
         same = {name for name, one in self._open.items() if name in new.agents and one.key == _key(new, name)}

@@ -32,6 +32,7 @@ import typer
 from a2a_bridge.cli.config_file import ConfigError
 from a2a_bridge.cli.reading import Reading
 from a2a_bridge.cli.server_flags import EdgeFlags
+from a2a_bridge.cli.target import BadTargetError
 from a2a_bridge.core.options import options_of
 
 logger = logging.getLogger(__name__)
@@ -147,6 +148,8 @@ class Reloader:
             if isinstance(error, typer.BadParameter):
                 cause = f"{error.param_hint}: {error.message}"
                 logger.error("the configuration stays as it was: %s", cause)  # noqa: TRY400
+            elif isinstance(error, BadTargetError):
+                logger.error("the configuration stays as it was: %s", error)  # noqa: TRY400
             else:
                 logger.exception("the configuration stays as it was: a change cannot be made")
             for applier in reversed(done):

@@ -202,6 +202,9 @@ async def test_a_file_with_a_wrong_agent_changes_nothing(monkeypatch: pytest.Mon
     with pytest.raises(typer.BadParameter):
         await changes.apply(known, file(blue=Settings(), green=Settings("made")))
     assert served == ["red", "blue"]
+    with pytest.raises(typer.BadParameter, match="the file has no agent"):
+        await changes.apply(known, file())
+    assert served == ["red", "blue"]
     for _ in range(2):  # what could not be opened is tried again
         with pytest.raises(OSError, match="in use"):
             await changes.apply(known, file(red=Settings(), blue=Settings(), green=Settings("opened")))

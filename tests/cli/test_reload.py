@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+import typer
 
 from a2a_bridge import connect
 from a2a_bridge.auth import KeyFile
@@ -23,6 +24,7 @@ from a2a_bridge.cli.config_file import ConfigError, ConfigFile, hand_on
 from a2a_bridge.cli.reading import Reading
 from a2a_bridge.cli.reload import Look, Reloader
 from a2a_bridge.cli.server_flags import ConfigFlags, GatewayFlags
+from a2a_bridge.cli.target import BadTargetError
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.options import flag
 from tests.cli.commands import Running, logged, serving, spawn
@@ -168,6 +170,26 @@ async def test_a_change_that_cannot_be_made_is_undone(file: Path, caplog: pytest
     assert current == [2, 1]
     assert reloader.flags == Flags()
     assert "a change cannot be made" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [typer.BadParameter("no file", param_hint="--card"), BadTargetError("--card: no file")],
+)
+async def test_a_mistake_of_the_user_is_one_line(
+    error: Exception, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def reject(_old: Flags, _new: Flags) -> None:
+        raise error
+
+    reloader = Reloader(reading(file))
+    reloader.on_change(reject)
+    write(file, "most = 2")
+    caplog.clear()
+    assert not await reloader.reload()
+    (record,) = caplog.records
+    assert record.getMessage() == "the configuration stays as it was: --card: no file"
+    assert record.exc_info is None
 
 
 async def test_for_successors_a_fixed_option_keeps_everything(file: Path) -> None:
