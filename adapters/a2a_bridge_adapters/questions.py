@@ -137,6 +137,8 @@ def answers(parts: Sequence[hub.Part], calls: Sequence[OpenCall]) -> dict[str, A
                     raise UnclearAnswerError("A data part of an answer is an object {callId: value}.")
                 elif unknown := sorted(told.keys() - known.keys()):
                     raise UnclearAnswerError(f"No such call is open: {', '.join(unknown)[:200]}.")
+                elif twice := sorted(found.keys() & told.keys()):
+                    raise UnclearAnswerError(f"Two answers for {', '.join(twice)[:200]}.")
                 else:
                     found.update(told)
             case _:

@@ -121,3 +121,8 @@ def test_a_question_that_a_caller_wrote_has_no_effect_beyond_its_ids() -> None:
         del forged.parts[:]
         forged.parts.extend(parts_of({"calls": calls}))
         assert asked_ids(run(hub.Task(history=[forged]))) <= {"1.0", "1"}
+
+
+def test_two_answers_for_one_call_are_none() -> None:
+    with pytest.raises(UnclearAnswerError, match="Two answers for 1"):
+        read({"1": False}, {"1": True})
