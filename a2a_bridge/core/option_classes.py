@@ -279,7 +279,7 @@ class HostValues:
     #: metadata itself
     max_header: int = 16 * 1024
     #: time limit for the headers of a request, then the connection is closed; a body slower than 1 KiB/s
-    #: after that is INVALID_REQUEST
+    #: after the headers is INVALID_REQUEST
     header_timeout: float = 20.0
     #: silence on a stream after which a keep-alive is sent
     keep_alive: float = 15.0

@@ -25,7 +25,7 @@ def is_generated(page: Path) -> bool:
 
 
 def words(page: Path) -> int:
-    """The words of a page that a person has written: neither code nor the lines of tables."""
+    """The words of a page that a person has written: without code, and without the lines between cells."""
     if is_generated(page):
         return 0
     text = _CODE.sub("", _WRITTEN.sub("", page.read_text("utf-8")))

@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 from tests.cli.commands import ANY_PORT, serving
-from tests.docs.pages import DOCS
+from tests.docs.pages import DOCS, blocks
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.process
@@ -24,14 +24,6 @@ pytestmark = pytest.mark.process
 NAME = "terminal-compare.svg"
 #: a folder: the picture is written there
 PICTURES = os.environ.get("DOCS_PICTURES")
-AGENT = '''
-from a2a_bridge import agent
-
-@agent
-async def weather(text):
-    """Tells the weather of a city."""
-    return f"{text}: 21 °C"
-'''
 #: columns of the terminal; pixels of a character and a line
 COLUMNS, WIDE, HIGH = 66, 8.4, 20
 STYLE = """
@@ -78,7 +70,7 @@ def drawn(lines: list[str]) -> str:
 
 async def test_the_picture_is_what_the_command_prints(tmp_path: Path) -> None:
     agent = tmp_path / "weather.py"
-    agent.write_text(AGENT)
+    agent.write_text(blocks(DOCS / "tutorials" / "bridge.md", "python")[0].body)
     old = (
         "serve",
         str(agent),
