@@ -234,6 +234,17 @@ def _origin(read: Reading, one: Option) -> str:
     return "default"
 
 
+def _check_given(read: Reading) -> None:
+    """Raises typer.BadParameter for an option of authentication that is given and empty, as by a variable of
+    a shell that is not set: nobody would be checked.
+    """
+    from a2a_bridge.cli.server_flags import EdgeFlags  # only commands of servers have these options
+
+    for one in options_of(EdgeFlags).values():
+        if getattr(read.flags, one.name, None) == "" and read.origin(one.name) in (Origin.FLAG, Origin.FILE):
+            raise typer.BadParameter("is empty", param_hint=max(one.flags, key=len).partition("/")[0])
+
+
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     """A command for Typer, which has the flags of its parameter whose type is a class of options."""
     signature = inspect.signature(command)
@@ -255,6 +266,7 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
         if chosen["print_config"]:
             typer.echo(config_text(read), nl=False)
             return
+        _check_given(read)
         command(**values, **{name: read.flags})
 
     run.__signature__ = signature.replace(parameters=[*others, *flags])  # type: ignore[attr-defined]

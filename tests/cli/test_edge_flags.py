@@ -162,6 +162,8 @@ async def test_a_card_that_asks_is_not_served_without_a_check(
         (("--jwt-audience", "me"), "--jwt-audience: needs --jwt-issuer"),
         (("--jwt-claim", "email"), "--jwt-claim: needs --jwt-issuer"),
         (("--jwt-issuer", "https://i.example", "--jwt-audience", ""), "--jwt-audience: is required"),
+        (("--jwt-issuer", ""), "--jwt-issuer: is empty"),
+        (("--proxy-user-header", ""), "--proxy-user-header: is empty"),
         (("--api-key-header", "X-Key"), "--api-key-header: needs --api-keys"),
         (("--jwt-issuer", "idp", "--jwt-audience", "me"), "'idp' is no http(s) URL"),
         (
