@@ -189,7 +189,12 @@ async def test_a_slow_demo_names_the_step_that_waited() -> None:
     )
     _, err = await asyncio.wait_for(process.communicate(), 2 * PATIENCE)
     assert process.returncode == 2
-    lines = [one for one in err.decode().splitlines() if not one.startswith(("note: ", "upstream: "))]
+    lines = [
+        one
+        for one in err.decode().splitlines()
+        # A call may end while its gateway connects; that is a line of the log.
+        if not one.startswith(("note: ", "upstream: ")) and "a2a_bridge.gateway.failover: " not in one
+    ]
     assert len(lines) == 2, err.decode()
     assert lines[0].startswith("demo: the calls of ")
     assert lines[0].endswith(" took longer than 1 s.")

@@ -76,7 +76,7 @@ ROWS = [
     Mistake("keys that are listed are missing", "keys list --file {folder}/absent.json", ("there is no file",), "a2a-bridge keys create --file"),
     Mistake("tokens for everybody", SERVE + "--jwt-issuer https://idp.example", ("tokens that were made for other services would be accepted",), "--jwt-audience"),
     Mistake("an issuer that is no URL", SERVE + "--jwt-issuer idp --jwt-audience me", ("'idp' is no http(s) URL",), "--jwt-issuer"),
-    Mistake("an algorithm with a shared secret", SERVE + JWT + "--jwt-algorithms HS256", ("HS256: allowed are RS256",), "--jwt-issuer"),
+    Mistake("an algorithm with a shared secret", SERVE + JWT + "--jwt-algorithms HS256", ("HS256: allowed are RS256",), "--jwt-algorithms"),
     Mistake("a key set that is missing", SERVE + JWT + "--jwt-jwks {folder}/absent.json", ("absent.json cannot be read: No such file",), "--jwt-jwks"),
     Mistake("a key set that is none", SERVE + JWT + "--jwt-jwks {folder}/list.json", ("list.json has no keys: it is no JSON object",), "--jwt-jwks"),
     Mistake("a key set without public keys", SERVE + JWT + "--jwt-jwks {folder}/jwks_private.json", ("it has no key that verifies signatures",), "--jwt-jwks"),
