@@ -28,6 +28,23 @@ from tests.patience import PATIENCE
 
 #: how the command is reached
 TRANSPORTS = ("stdio", "http")
+#: a call whose task goes on until it is cancelled
+WORK = {
+    "jsonrpc": "2.0",
+    "id": 2,
+    "method": "tools/call",
+    "params": {"name": TOOL, "arguments": {"message": "work"}},
+}
+
+
+async def stdio_front(card: str, *flags: str) -> asyncio.subprocess.Process:
+    """The front as a client starts it, with pipes for all three streams."""
+    return await asyncio.create_subprocess_exec(
+        *(COMMAND, "front", "mcp", card, "--stdio", *flags),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
 
 
 @asynccontextmanager
@@ -64,17 +81,9 @@ async def test_the_command(desk_at: At, card_file: str, transport: str, era: str
 @pytest.mark.parametrize("end", ["end of stdin", "SIGTERM"])
 async def test_stdio_has_mcp_only_and_the_end_cancels_tasks(desk_at: At, card_file: str, end: str) -> None:
     desk, _ = desk_at
-    process = await asyncio.create_subprocess_exec(
-        *(COMMAND, "front", "mcp", card_file, "--stdio", "--log-level", "debug"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = await stdio_front(card_file, "--log-level", "debug")
     assert process.stdin is not None
-    assert process.stdout is not None
-    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call"}
-    call["params"] = {"name": TOOL, "arguments": {"message": "work"}}
-    for one in (INITIALIZE, {"jsonrpc": "2.0", "method": "notifications/initialized"}, call):
+    for one in (INITIALIZE, {"jsonrpc": "2.0", "method": "notifications/initialized"}, WORK):
         process.stdin.write(json.dumps(one).encode() + b"\n")
     await desk.working.wait()
     if end == "SIGTERM":
@@ -90,12 +99,7 @@ async def test_stdio_has_mcp_only_and_the_end_cancels_tasks(desk_at: At, card_fi
 
 @pytest.mark.process
 async def test_a_client_over_stdio_that_dies_leaves_no_traceback(card_file: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(COMMAND, "front", "mcp", card_file, "--stdio"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = await stdio_front(card_file)
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -112,16 +116,9 @@ async def test_a_client_over_stdio_that_dies_leaves_no_traceback(card_file: str)
 async def test_a_client_over_stdio_that_closes_stdout_alone_ends_the_front(
     desk_at: At, card_file: str
 ) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(COMMAND, "front", "mcp", card_file, "--stdio"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
+    process = await stdio_front(card_file)
     assert process.stdin is not None
-    assert process.stdout is not None
-    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call"}
-    call["params"] = {"name": TOOL, "arguments": {"message": "work"}}
-    process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n" + json.dumps(call).encode() + b"\n")
+    process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n" + json.dumps(WORK).encode() + b"\n")
     await desk_at[0].working.wait()
     process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]  no public way
     await desk_at[0].cancelled.wait()
