@@ -5,8 +5,6 @@ They are real agents on the real engine. Their answers depend on the message alo
 the engine generates differ from call to call.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any

@@ -5,8 +5,6 @@ a row by function. The frames are those of the whole thread of the event loop: H
 resumption of a coroutine is a frame, too. The client is a raw socket in another thread, which does not count.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

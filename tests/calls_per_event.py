@@ -5,8 +5,6 @@ gRPC, so that only the server under test counts. Each event is sent when the one
 the numbers are exact.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

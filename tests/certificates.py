@@ -1,7 +1,5 @@
 """Certificates made for a test. No tests."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 from dataclasses import dataclass

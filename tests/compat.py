@@ -5,8 +5,6 @@ the others the resolver chooses versions for that protobuf. Test tools have the 
 Tests that need a2a-sdk, and with it the protobuf of a2a-sdk, are marked `sdk` and left out.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Identity of meaning, by the table in docs/explanation/versions.md: equal content, and content that may change."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from a2a_bridge.codec import values

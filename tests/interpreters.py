@@ -7,8 +7,6 @@ run, is left out. On a machine without another interpreter there is nothing to r
 exit code is 0.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 Needs `hypothesis`, which the product itself does not depend on.
 """
 
-from __future__ import annotations
-
 from functools import cache, partial
 
 from hypothesis import strategies as st

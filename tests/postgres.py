@@ -6,8 +6,6 @@ Rules:
 3. The next run removes the servers of a killed run.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

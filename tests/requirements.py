@@ -5,8 +5,6 @@ A row without tests is a gap and has a reason. tests/architecture/test_requireme
 test exists.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

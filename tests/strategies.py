@@ -4,8 +4,6 @@ servers.
 Needs `hypothesis`, which the product itself does not depend on.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, TypeVar
 

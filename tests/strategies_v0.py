@@ -5,8 +5,6 @@ Needs `hypothesis`, which the product itself does not depend on. The 0.3 dialect
 its meaning is the same after a round trip through the hub.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache

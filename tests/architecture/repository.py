@@ -1,7 +1,5 @@
 """The files of the repository, and how to run a tool of its environment. No tests."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

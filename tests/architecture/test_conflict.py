@@ -1,7 +1,5 @@
 """The distribution `a2a-bridge` of PyPI, which has an import package of the same name."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 GONE and LINES are complete. The copy is made in a temporary directory; nothing here is changed.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import shutil

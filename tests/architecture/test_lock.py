@@ -1,7 +1,5 @@
 """Every lock covers its input and names no registry; every `make` shows that it installs."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """`make help` names every target that the documentation promises; it does not run them."""
 
-from __future__ import annotations
-
 from tests.architecture.repository import ROOT, run
 
 PROMISED = [

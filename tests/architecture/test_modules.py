@@ -1,7 +1,5 @@
 """Size and names of modules; linters check their content."""
 
-from __future__ import annotations
-
 import ast
 import re
 

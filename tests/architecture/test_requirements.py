@@ -1,7 +1,5 @@
 """The table of requirements names tests that exist, and links that can be followed."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

@@ -2,8 +2,6 @@
 test's.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

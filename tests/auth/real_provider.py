@@ -1,7 +1,5 @@
 """The identity provider of `oidc/` as a process: oidc-provider on Node, installed once from its lock. No tests."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import filecmp

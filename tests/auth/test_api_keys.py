@@ -1,7 +1,5 @@
 """Files of API keys: created, revoked, read again, and never repeated in a text."""
 
-from __future__ import annotations
-
 import json
 import logging
 import stat

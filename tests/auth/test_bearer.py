@@ -1,7 +1,5 @@
 """Bearer tokens: only those count that the issuer signed for this audience, and that are valid now."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hmac

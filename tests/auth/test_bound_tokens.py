@@ -1,7 +1,5 @@
 """Tokens that are bound to a key of their sender are no bearer tokens (RFC 8705, RFC 9449)."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

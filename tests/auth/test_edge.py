@@ -1,7 +1,5 @@
 """Servers that identify their callers: the same answers over every binding, version and host."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import uuid

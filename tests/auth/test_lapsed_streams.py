@@ -1,7 +1,5 @@
 """Open streams and waiting sends end when their caller may no longer make them."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator

@@ -3,8 +3,6 @@ gateway that gets them itself. Token exchange (RFC 8693) is not offered by it: `
 has it with the small provider.
 """
 
-from __future__ import annotations
-
 import json
 import time
 import uuid

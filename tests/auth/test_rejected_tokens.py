@@ -2,8 +2,6 @@
 agents, over every binding, by the server and by a gateway. And 20 000 mutated ones.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import random

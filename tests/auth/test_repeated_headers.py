@@ -1,7 +1,5 @@
 """A header that identifies the caller, or says what a request means, counts only if it has one value."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

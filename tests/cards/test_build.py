@@ -1,7 +1,5 @@
 """The card that callers see: the mounted interfaces and no others, under addresses that work for that caller."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields
 from typing import Any

@@ -1,7 +1,5 @@
 """The version of a card: its content decides, not the readers that accept it."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import subprocess

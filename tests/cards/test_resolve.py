@@ -1,7 +1,5 @@
 """Finding and caching cards. The network is a table, the clock a number."""
 
-from __future__ import annotations
-
 from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any

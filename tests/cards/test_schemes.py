@@ -1,7 +1,5 @@
 """Security schemes that 1.0 cannot express: left out for its readers, with a warning. SDKs reject them."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command `a2a-bridge` as a process, and agents for it to call. No tests."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

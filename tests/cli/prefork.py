@@ -5,8 +5,6 @@ independent: it has its own event loop, environment, output and exit code. Tests
 the interpreter (its flags, PYTHON… variables) start it in the usual way.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import gc

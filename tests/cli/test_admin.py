@@ -1,7 +1,5 @@
 """`a2a-bridge usage`, and the counting of the servers whose counts it shows."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

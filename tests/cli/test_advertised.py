@@ -1,7 +1,5 @@
 """At the start, the URLs of the card are called: proxies that answer wrongly are warnings with the remedy."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Several agents of a configuration file, as an operator runs them: real processes, every host."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -2,8 +2,6 @@
 nothing of several agents; `test_admin.py` has logs, metrics and traces.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

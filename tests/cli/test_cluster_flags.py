@@ -2,8 +2,6 @@
 to be trusted stops no replica.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`serve --reload`: an agent is loaded again when its code changes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping

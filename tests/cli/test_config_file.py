@@ -1,7 +1,5 @@
 """Configuration files: lines of keys, and what is wrong with a file."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from codecs import BOM_UTF8

@@ -1,7 +1,5 @@
 """The flags that check callers, and `keys`, as an operator uses them: real processes, every binding."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace

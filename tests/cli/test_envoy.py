@@ -1,7 +1,5 @@
 """`serve` and `gateway` with `--server envoy`: all bindings on one port, in the process of Envoy."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """`serve --exec`: which words are the program's, and the program as a server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Flags, their environment variables, and how values are read. Nothing is served or called."""
 
-from __future__ import annotations
-
 import errno
 import inspect
 import os

@@ -1,7 +1,5 @@
 """`a2a-bridge gateway` as a process: ready line, card, draining, and errors."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """`--help` is short, `--help-all` is complete, and unknown variables are errors."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

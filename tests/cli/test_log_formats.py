@@ -1,7 +1,5 @@
 """--log-format and --log-config, and the lines that tell of starts and stops."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The log of the commands: lines of the bridge, of the agent's own loggers, and the causes of failures."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

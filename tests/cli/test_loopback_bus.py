@@ -1,7 +1,5 @@
 """The NATS server that the supervisor of workers starts: real processes, on one PostgreSQL."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """The commands on a system that lacks what Linux has: docs/reference/platforms.md."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

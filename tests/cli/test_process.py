@@ -1,7 +1,5 @@
 """A serving command as a process: its event loop, and its end."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

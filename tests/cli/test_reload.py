@@ -1,7 +1,5 @@
 """New configuration for running servers: SIGHUP, `--reload`, workers and Envoy."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

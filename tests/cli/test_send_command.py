@@ -1,7 +1,5 @@
 """`a2a-bridge send`, `compare` and `card get` as processes: results on stdout, talk on stderr, exit codes."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import json

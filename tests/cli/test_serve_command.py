@@ -1,7 +1,5 @@
 """`a2a-bridge serve`: finding agents in code, and serving them as a process."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`--card-signing-key`, `--card-keys` and `--require-signed-card` as commands."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The default store of `serve`."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import stat

@@ -1,7 +1,5 @@
 """The targets that a user may type."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

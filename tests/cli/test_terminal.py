@@ -1,7 +1,5 @@
 """No text of an agent, a provider or a file controls a terminal."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -1,7 +1,5 @@
 """`serve` and `gateway` with TLS on the builtin server: official clients, workers, new files, bad files."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import uuid

@@ -1,7 +1,5 @@
 """`a2a-bridge gateway` and its agent, as processes: credentials, endpoints, cards that change."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator

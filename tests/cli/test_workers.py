@@ -1,7 +1,5 @@
 """`--workers`: processes that share addresses, their supervisor, and its signals."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

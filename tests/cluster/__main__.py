@@ -14,8 +14,6 @@ wrong. A simulated schedule can be repeated: `--seed N --schedules 1 --minutes 0
 on, runs begin at once. A million of them take two hours on two cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os

@@ -5,8 +5,6 @@
 Each line on standard input is a command and its number; each response is a line of JSON.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The faults of real replicas, by name, and the runs that repeat one of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

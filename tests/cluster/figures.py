@@ -6,8 +6,6 @@ Rules:
    share the next one, as on a slow disk.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

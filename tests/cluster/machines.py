@@ -10,8 +10,6 @@ Rules:
 6. A run has one kind of fault many times, or any of them by chance. The callers are ours and the official ones.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import signal

@@ -1,7 +1,5 @@
 """A TCP proxy that cuts, delays and swallows what passes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress

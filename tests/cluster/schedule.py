@@ -4,8 +4,6 @@ The rule: every caller gets an answer in bounded time, and it is true. In half o
 message again until it is answered; then it has one task.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

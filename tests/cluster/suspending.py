@@ -7,8 +7,6 @@ Rules:
 3. Once the replica was declared dead, the others have its tasks within a lease.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -1,7 +1,5 @@
 """A forwarded message whose holder dies is executed once, whenever the holder's last commit comes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

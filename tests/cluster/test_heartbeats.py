@@ -1,7 +1,5 @@
 """Who is alive, as a replica tells its store, with a clock of the test."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a replica does late, after it was declared dead: others may have done the same meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,7 +1,5 @@
 """A call about a task of a replica that stops waits until that has left, and is not turned away."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Thousands of simulated schedules of faults; `make cluster` runs a million."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

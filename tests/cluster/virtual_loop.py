@@ -6,8 +6,6 @@ Rules:
    it goes on; those of a killed one until the schedule is over and everything is cancelled.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import heapq

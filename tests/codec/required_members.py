@@ -1,7 +1,5 @@
 """Adds to other implementations' JSON the REQUIRED members with their default values, which only ours prints."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from a2a_bridge.pb import google_protobuf

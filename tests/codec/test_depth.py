@@ -1,7 +1,5 @@
 """The depth of free JSON has the same limit in JSON and in protobuf, for any content in any place."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

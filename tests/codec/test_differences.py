@@ -1,7 +1,5 @@
 """The intended differences of the codec from json_format, one by one, with the result of json_format."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Decode errors name the field and describe the fault in plain English."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Plans and the functions made from them, on message types that A2A does not have."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """GRPC passes the contract of bindings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from a2a_bridge.bindings.binding import ListenAddress, find

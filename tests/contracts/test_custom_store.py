@@ -1,7 +1,5 @@
 """The example of a store that is written with the base class passes its own tests."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

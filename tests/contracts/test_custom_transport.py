@@ -1,7 +1,5 @@
 """The example of a third-party transport passes the suite it points its readers to."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

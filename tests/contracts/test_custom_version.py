@@ -1,7 +1,5 @@
 """The example of a version in a distribution of its own: its tests pass, and faulty entry points are rejected."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """GRPC in an ASGI application keeps the contract of every binding: under Envoy, which sends HTTP trailers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Mounted in a user's own server, an ASGI application or a grpc.aio server, a service keeps its contract."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator

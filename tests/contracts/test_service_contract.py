@@ -1,7 +1,5 @@
 """Layers between a caller and a service change nothing: middleware without work, clients, gateways."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Call contexts: extensions, derivation, and the one member that is shared."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The task state machine: the table, and the effect of events on a task."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

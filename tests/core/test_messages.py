@@ -1,7 +1,5 @@
 """Constructors of hub messages and questions to them."""
 
-from __future__ import annotations
-
 import inspect
 from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator

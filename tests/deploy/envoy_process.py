@@ -1,7 +1,5 @@
 """A real Envoy with a given configuration, as a process. No tests."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

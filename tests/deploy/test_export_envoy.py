@@ -1,7 +1,5 @@
 """`a2a-bridge export envoy`: its configuration in a real Envoy, in front of real servers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """deploy/: the files say what the command takes, and fit together. Nothing here needs a container or systemd."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

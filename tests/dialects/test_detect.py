@@ -1,7 +1,5 @@
 """Which version a request speaks, and which texts name a version."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

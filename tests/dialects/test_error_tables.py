@@ -1,7 +1,5 @@
 """The numbers of every error on each binding, as literal data: a change of the table must be made here too."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

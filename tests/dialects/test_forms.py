@@ -1,7 +1,5 @@
 """The rows of 1.0: every operation in every form, its addresses, and the members in paths and queries."""
 
-from __future__ import annotations
-
 import math
 import random
 from typing import Any

@@ -2,8 +2,6 @@
 (Python).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Errors of real and possible peers: reading never fails, and gets as much as possible."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The compiler of tables of JSON members: when it compiles, and its functions in tracebacks."""
 
-from __future__ import annotations
-
 import linecache
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The content beside messages is checked where it comes back: invalid content does no harm."""
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 from typing import Any

@@ -19,8 +19,6 @@ TRIALS_JOURNAL: a file with a line for each run, `execute|resume MESSAGE TASK`. 
 be resumed. TRIALS_PACE: seconds between pieces. sabotage.py makes faults of its database.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -5,8 +5,6 @@ Rules:
 2. A broken connection is no error of a test: it is Lost. A rejection of the agent is an A2AError.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass

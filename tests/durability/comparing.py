@@ -5,8 +5,6 @@ Rules:
 2. It only reads, and changes only the ledger: of a compared task, the ledger keeps only the end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import Counter

@@ -4,8 +4,6 @@
     [--plain]
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os

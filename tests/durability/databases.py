@@ -1,7 +1,5 @@
 """PostgreSQL databases for servers under test, and a PostgreSQL server for programs that run without pytest."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 It runs inside of that process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

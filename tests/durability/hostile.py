@@ -3,8 +3,6 @@
 Each function is one client, or some; none of them may cost a server more than its connection.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -6,8 +6,6 @@ Rules:
 2. A connection may break only after the server was hurt on purpose; `hurt` is the time of that.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import Counter

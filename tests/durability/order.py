@@ -8,8 +8,6 @@ Rules:
    survive.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -2,8 +2,6 @@
 outage. No tests.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random

@@ -9,8 +9,6 @@ Rules:
 3. The process of the next round is the one that was compared, so that a store lives through all of them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import Counter, defaultdict

@@ -7,8 +7,6 @@ TRIALS_SABOTAGE: a file with the names of the present faults. `full`: the databa
 `readonly`: nothing may be written.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

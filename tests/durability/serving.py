@@ -1,7 +1,5 @@
 """`a2a-bridge serve` as a process that tests start, hurt and start again on the same store. No tests."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

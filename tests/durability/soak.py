@@ -5,8 +5,6 @@ soak`. The exit code is 1 if there are any.
         sqlite|memory]
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import random

@@ -4,8 +4,6 @@ crash`.
 test_ledger shows that a loss would be noticed.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

@@ -2,8 +2,6 @@
 lost.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator

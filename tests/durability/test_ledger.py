@@ -2,8 +2,6 @@
 here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sqlite3

@@ -10,8 +10,6 @@ there is also `at` and, with --content, `content` in hex. A failed call is not r
 is forbidden.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -3,8 +3,6 @@
 Each is a context manager: the fault lasts while it is open.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import resource

@@ -1,7 +1,5 @@
 """A webhook that keeps the notifications, by task. It stays when the server that posts is killed."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """The scripted agent on our own engine; tests/interop/script.py has its behaviour. Starts no server."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 

@@ -3,8 +3,6 @@
 A fault that a binding cannot express has None there; EXCLUDED has the reason.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -4,8 +4,6 @@ The dialect's own decoders read the answers, so that one fault gives one compara
 Answers are checked for forbidden content: a 5xx status, UNKNOWN, or internals of the program.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Any

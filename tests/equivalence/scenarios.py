@@ -4,8 +4,6 @@ Each is a function of a Talk. Their agent plays scripts (tests/interop/script.py
 tasks it needs and uses gates of its own name, so that scenarios can share an agent.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from uuid import uuid4

@@ -1,7 +1,5 @@
 """A scripted agent served on every binding by the full stack, and ways to reach it. No tests."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Ids, tokens and times differ from run to run. They are replaced by the order in 
 that relations between them still show. IGNORED names the members that are not compared, with the reason.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable

@@ -1,7 +1,5 @@
 """A task of another caller and an unknown task: the same status, headers and body, byte by byte."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every conversation reads the same over each binding as with the agent itself, word for word."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Slow and leaving readers of a hosted agent's streams, over real sockets. Contents are tested elsewhere."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing

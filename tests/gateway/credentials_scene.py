@@ -1,7 +1,5 @@
 """An identity provider, an agent that checks its tokens, and gateways in front of it. No tests."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An agent of 1.0 for callers of 0.1: it creates its own ids and rejects those of callers. No tests."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

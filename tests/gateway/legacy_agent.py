@@ -6,8 +6,6 @@ selects the answer: `ask`, `chunks`, `slow`, `fail`, `parts`, `limit`; for any o
 with the same text.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

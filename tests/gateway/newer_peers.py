@@ -1,7 +1,5 @@
 """Raw peers of 1.0 on both sides of a gateway: JSON trees and protobuf bytes as they are on the wire. No tests."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """A client and an agent of 0.3 of plain JSON over HTTP, and gateways between them. No tests."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any

@@ -2,8 +2,6 @@
 today.
 """
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cards that change while a gateway runs: when they are read again, and what a change does to running calls."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

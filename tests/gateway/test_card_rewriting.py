@@ -1,7 +1,5 @@
 """The upstream's card with our addresses and without signatures; everything else unchanged."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

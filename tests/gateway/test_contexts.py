@@ -1,7 +1,5 @@
 """The context of a follow-up that names its task only."""
 
-from __future__ import annotations
-
 import gc
 import tracemalloc
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """The contract of a service, through a gateway: each binding once on each side."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """The credentials that a gateway sends to its agent: tokens from a real token endpoint, and never the edge's."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """An interface whose packets are dropped: no call waits there for all of its time, and the next calls know."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

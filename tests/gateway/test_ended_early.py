@@ -1,7 +1,5 @@
 """Streams of 0.x agents that end, or stay open, without a final event: readers get the state of the task."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections import Counter

@@ -1,7 +1,5 @@
 """Several endpoints of one agent: where calls go, and what happens when one is gone."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress

@@ -1,7 +1,5 @@
 """Agents that fail, answer nonsense or hang up: callers learn whose fault it is, the log has the cause."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable

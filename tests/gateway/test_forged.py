@@ -1,7 +1,5 @@
 """Preserved data without a valid code has no effect, whoever wrote it and on every way."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

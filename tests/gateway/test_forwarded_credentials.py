@@ -2,8 +2,6 @@
 remembers of one of them is not of another one.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count

@@ -1,7 +1,5 @@
 """A gateway over real sockets: forwarded content, rewritten content, and unreachable agents."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

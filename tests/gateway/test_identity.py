@@ -1,7 +1,5 @@
 """Callers of 0.1 use their own names for tasks, sessions and artifacts; agents do not see these names."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
 from typing import Any

@@ -1,7 +1,5 @@
 """Agents of 0.1 get the ids that they require from callers, and omitted members are filled in."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import AsyncIterator

@@ -4,8 +4,6 @@ events: any caller, any wire between the gateways, any agent.
 Nine wires in three places are 729 chains. 81 of them have every pair of wires in every two places.
 """
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 from typing import Any

@@ -1,7 +1,5 @@
 """0.1 on a server: beside other versions at one URL, with a card, with push notifications, through a gateway."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """0.1 over real sockets, against a client and an agent without code of the product."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The table for callers of 0.1 has limits, and errors mention evicted names."""
 
-from __future__ import annotations
-
 import pytest
 
 from a2a_bridge.core.callers import Scope

@@ -1,7 +1,5 @@
 """Callers of a gateway get the members that their version requires, also from an agent that leaves them out."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any

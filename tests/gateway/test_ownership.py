@@ -1,7 +1,5 @@
 """A gateway that checks callers keeps their tasks apart, although its agent sees one caller."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager

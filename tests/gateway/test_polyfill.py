@@ -1,7 +1,5 @@
 """Operations that an agent of an older version lacks: lists of tasks, and clear errors for the rest."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Callers of 1.0 and agents of the 0.3 SDK with a gateway between: the additions of the gateway."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any

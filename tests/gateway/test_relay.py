@@ -1,7 +1,5 @@
 """Notifications through a gateway: the agent posts to it, and it posts to the receiver. Over real sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Repetitions: only of what is safe, within the deadline and a share of the calls; circuits that open."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 The numbers continue those of tests/dialects/v0_3/test_sdk_payloads_kind.py, over real sockets.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """One stream of the agent for all readers of a caller: sharing, joining and leaving, and the kept events."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """An agent that stops answering while its connection lives: calls end with a clear error."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any

@@ -3,8 +3,6 @@ known one: those with pydantic read `task_id`, those in Go read `TaskID`, and so
 has not checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path

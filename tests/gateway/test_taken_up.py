@@ -2,8 +2,6 @@
 cannot resume.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """Token exchange: the agent gets a token on behalf of the caller, and nobody else's."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -2,8 +2,6 @@
 between sides of gRPC. Other combinations lose it, and nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any

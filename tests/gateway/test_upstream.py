@@ -1,7 +1,5 @@
 """Dialling on first use, fallback after connection failures only, cancellation of the call below."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence

@@ -6,8 +6,6 @@ Each wire is a version over a binding. The conversions are those of the transpor
 the addresses of HTTP+JSON, the codes of preserved content, and the parameters beside messages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast

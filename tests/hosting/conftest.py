@@ -1,7 +1,5 @@
 """Every test of hosting checks that no task of the loop is left and that no unexpected error is logged."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Iterator

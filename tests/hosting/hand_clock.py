@@ -1,7 +1,5 @@
 """A clock that a test advances by hand."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

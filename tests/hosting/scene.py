@@ -1,7 +1,5 @@
 """The fixtures of the tests of hosting: an agent on an engine, its callers, and short names for answers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """Agents whose programs are scripts of the shell, and the content of their tasks. No tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from a2a_bridge import Agent, Program

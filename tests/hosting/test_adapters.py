@@ -1,7 +1,5 @@
 """Agents of objects of other frameworks, by entry points; and what an object without an adapter is told."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Iterator

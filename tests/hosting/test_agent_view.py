@@ -1,7 +1,5 @@
 """Content that dialects carry in messages is kept and returned, and agents do not see it."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Random calls in any order: no task stays working, no caller waits for ever, nothing stays live."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import random

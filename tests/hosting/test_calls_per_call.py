@@ -2,8 +2,6 @@
 today on Python 3.11, which has the most.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """CancelTask: which work is stopped, which callers are answered, and which tasks cannot be canceled."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Further messages to a task: which tasks accept them, the order of the work, and the history."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Repeated messages, on an engine that works on each message once."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress

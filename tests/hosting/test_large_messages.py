@@ -1,7 +1,5 @@
 """What a large message costs the event loop: no look at each of its members, and few passes in C."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """The bounds of the store in memory: windows of events, logs of tasks without a run."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 

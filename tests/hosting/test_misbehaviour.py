@@ -1,7 +1,5 @@
 """Executors that break the rules: their own task fails with a clear text, and other tasks are not affected."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,5 @@
 """Memory pressure: which run ends, and that the measuring of many large tasks does not hold the loop."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

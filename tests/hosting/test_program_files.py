@@ -1,7 +1,5 @@
 """Output of programs: which files are read, and how much of everything there may be."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Programs as agents: what they get, what they write, and how they end."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Tasks whose process has died: taken over, resumed or failed, and none of them twice."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

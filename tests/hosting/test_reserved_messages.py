@@ -1,7 +1,5 @@
 """Messages whose ids are reserved, while other replicas may take them over and while the engine closes."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

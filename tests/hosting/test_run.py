@@ -1,7 +1,5 @@
 """Run: the values that an executor reads from it, and the results of its constructors."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """SendMessage: direct answers and tasks, ids and contexts, blocking and not."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

@@ -1,7 +1,5 @@
 """SendStreamingMessage and SubscribeToTask: the first event, the order, the readers, and the end of a stream."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

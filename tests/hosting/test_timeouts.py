@@ -1,7 +1,5 @@
 """Runs that take too long, or send no event for too long."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 

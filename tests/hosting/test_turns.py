@@ -1,7 +1,5 @@
 """Runs that begin together: each turn of the event loop has a bounded share of them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from time import monotonic

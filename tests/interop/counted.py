@@ -6,8 +6,6 @@ Every conversation is held by the official clients over every binding, and judge
 The exit code is 1 if a conversation passes before the SDK's server and not before ours.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging

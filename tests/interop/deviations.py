@@ -4,8 +4,6 @@ A deviation removes members of errors, or whole lines, from a comparison. One th
 the test that uses it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

@@ -5,8 +5,6 @@ the terms of 0.3. A check says what the script and the protocol demand, and noth
 or what a server may choose: an error after a task began may be told as an error, or as a failed task.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from typing import Any

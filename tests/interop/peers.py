@@ -3,8 +3,6 @@
 Fixtures for other folders: `from tests.interop.peers import sdk_agents`.
 """
 
-from __future__ import annotations
-
 import selectors
 import subprocess
 import sys

@@ -12,8 +12,6 @@ Rules:
    then `tick NAME` sends working statuses again and again, so that a subscriber gets one soon.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable

@@ -10,8 +10,6 @@ http=http://HOST:PORT grpc=HOST:PORT`, and runs until its standard input ends, s
 test that started it.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging

@@ -4,8 +4,6 @@ Messages are converted as bytes, exceptions by their class; content that the SDK
 on some bindings, metadata on gRPC) is not added here.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any

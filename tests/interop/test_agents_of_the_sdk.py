@@ -1,7 +1,5 @@
 """Our client and an agent of the official SDK, in a process of its own: all operations on all bindings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any

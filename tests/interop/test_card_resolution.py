@@ -2,8 +2,6 @@
 reads it, which is not installed for the tests: the check of its `_validate_card_rpc_targets` stands here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 

@@ -1,7 +1,5 @@
 """Official clients before an SDK executor: what passes on the SDK's own server passes on ours, and is counted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path

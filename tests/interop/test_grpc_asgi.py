@@ -1,7 +1,5 @@
 """gRPC in an ASGI application under Envoy, with other clients: the official SDKs, and grpclib."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any

@@ -5,8 +5,6 @@ Both sides get a URL only: the gateway finds the agent by its card, the client f
 that the gateway serves.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """Responses of agents that have not arrived as a whole: they count in memory, and are bounded together."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -2,8 +2,6 @@
 rejected alike; and a task that cannot be told does not stand in the way of the others.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import AsyncIterator

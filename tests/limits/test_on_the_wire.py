@@ -1,7 +1,5 @@
 """Each limit over each binding: the same error, and room again once a call has ended."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
 from itertools import count

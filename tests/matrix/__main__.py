@@ -4,8 +4,6 @@ surprises.
 .venv/bin/python -m tests.matrix [--client PATTERN] [--agent PATTERN] [--lines N]
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import sys

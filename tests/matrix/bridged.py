@@ -1,7 +1,5 @@
 """Runs cells of the version grid: an agent, a gateway to it in every version, and clients of the gateway."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager

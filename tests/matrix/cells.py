@@ -3,8 +3,6 @@
 A cell is a client, a front, a gateway behind it, and the binding the gateway speaks to the agent.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Every two members of a cell are tried together."""
 
-from __future__ import annotations
-
 from dataclasses import astuple
 from itertools import combinations, product
 

@@ -1,7 +1,5 @@
 """Properties of a gateway beyond conversations: every error, its card, deadlines, disconnects, lost agents."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """What the profile of a caller decides, through a gateway to an agent of the official SDK that has none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import httpx

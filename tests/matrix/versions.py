@@ -5,8 +5,6 @@ A side is a client or agent of one implementation, in one version, over one bind
 a real gateway that serves every version over every binding, and the agent side that it speaks to.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import product

@@ -1,7 +1,5 @@
 """The fixtures of the tests of middleware: a probe behind a middleware, and calls."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
 from typing import Any

@@ -1,7 +1,5 @@
 """access_log(): one line per call, without content of messages."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

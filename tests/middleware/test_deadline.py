@@ -1,7 +1,5 @@
 """deadline(): a caller gets an error at its deadline, and its work stops."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncGenerator

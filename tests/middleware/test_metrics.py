@@ -1,7 +1,5 @@
 """Metrics: counted by outcome, in bounded labels, on both sides of the waist."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """push_memory(): older callers get back the content that they sent beside their configs."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """stream_compat(): the final event of 0.x streams, and requests of 0.x for push configs."""
 
-from __future__ import annotations
-
 from contextlib import aclosing
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Spans: one per call and side, in the trace of the caller, ended once whatever happens."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

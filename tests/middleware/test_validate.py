@@ -1,7 +1,5 @@
 """validate(): REQUIRED members that are absent are named, all of them, and nothing is called."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The files and addresses of the table, made once for all of its rows. No tests."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sqlite3

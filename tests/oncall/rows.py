@@ -7,8 +7,6 @@ Rules:
 2. A row is data; what it breaks is a small function of `scene.py` or of the module of the table.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field

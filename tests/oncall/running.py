@@ -1,7 +1,5 @@
 """Runs a row about a server that is hurt while it runs, and compares what is seen. No tests."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from contextlib import AsyncExitStack

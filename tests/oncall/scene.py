@@ -2,8 +2,6 @@
 misbehaves as told. No tests.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -3,8 +3,6 @@
 Each row is one process, and its message is text without colours, columns or a traceback.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 

@@ -2,8 +2,6 @@
 run. Each row is one server.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import resource

@@ -2,8 +2,6 @@
 Each row is one gateway.
 """
 
-from __future__ import annotations
-
 import asyncio
 import shlex
 import ssl

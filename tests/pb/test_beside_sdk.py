@@ -1,7 +1,5 @@
 """a2a_bridge and a2a-sdk live in one process, whichever comes first; this tests no behaviour of the SDK."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """Exchanges of single SDKs, over sockets: each shows a quirk of a profile, or the handling for all peers."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64decode, b64encode
 from typing import Any

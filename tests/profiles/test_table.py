@@ -1,7 +1,5 @@
 """The table of peer profiles: its rows, how callers and agents are recognised, and profiles of users."""
 
-from __future__ import annotations
-
 import re
 from importlib.metadata import EntryPoint
 from typing import Any

@@ -1,7 +1,5 @@
 """A store, a delivery worker over real sockets, and a clock and chance of the test. No tests."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import time

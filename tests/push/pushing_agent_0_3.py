@@ -5,8 +5,6 @@
 Otherwise like tests/peers/agent_0_3.py. The sender is the SDK's own.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

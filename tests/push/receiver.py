@@ -1,7 +1,5 @@
 """A webhook without code of the product: it accepts posts on its own socket and answers as a test chooses."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable

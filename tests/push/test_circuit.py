@@ -1,7 +1,5 @@
 """Circuit breakers: when a target gets no attempts, when it is tried, when it is given up."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

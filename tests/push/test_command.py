@@ -1,7 +1,5 @@
 """`a2a-bridge push`: numbers at their limits."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The order of the queue: times, targets that take turns, queues that come and go."""
 
-from __future__ import annotations
-
 import pytest
 
 from a2a_bridge.push.fair_queue import FairQueue

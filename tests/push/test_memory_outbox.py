@@ -1,7 +1,5 @@
 """The outbox in memory is bounded: which notifications are evicted."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """The form of a push notification on the wire, per version, and notifications that cannot be sent."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Push notifications of 0.x: whole tasks in the `kind` shape, and a tolerant reader."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Push notifications in the runtime: enabled by the card, restricted by the policy, and how to disable them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

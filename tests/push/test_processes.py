@@ -1,7 +1,5 @@
 """Notifications of a real server: killed and started again, and administered with `a2a-bridge push`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

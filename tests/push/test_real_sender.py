@@ -1,7 +1,5 @@
 """The relay before an agent of the 0.3 SDK, whose own sender posts to it. Over every binding of that agent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Hosts pass posts below a path to a function: on their own socket and as an ASGI application."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping

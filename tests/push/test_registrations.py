@@ -1,7 +1,5 @@
 """Content of older callers beside their configs is kept within bounds, and only if there is any."""
 
-from __future__ import annotations
-
 import tracemalloc
 from typing import Any
 

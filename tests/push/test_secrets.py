@@ -1,7 +1,5 @@
 """Secrets in push configs: encrypted in the store, masked in answers, and in no log."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Signatures of notifications, verified by other libraries: joserfc with our JWKS, and standardwebhooks."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

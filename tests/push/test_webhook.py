@@ -1,7 +1,5 @@
 """Posting a notification: attempts, time limits, and acknowledgements. Over a real socket."""
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 from collections.abc import AsyncIterator, Sequence

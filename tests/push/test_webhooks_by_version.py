@@ -1,7 +1,5 @@
 """Webhooks get the form of their version: hosted and bridged agents, receivers and agents of 1.0 and 0.3."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Agents and gateways of several versions over real sockets, composed as in the runtime. No tests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -1,7 +1,5 @@
 """Replicas of one database in one process."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

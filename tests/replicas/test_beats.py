@@ -1,7 +1,5 @@
 """Heartbeats: which replicas are alive."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -1,7 +1,5 @@
 """A task that one engine works on, and calls about it at another engine on the same database."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress

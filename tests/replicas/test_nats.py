@@ -1,7 +1,5 @@
 """How a replica connects to NATS: TLS, credentials, and connections that do not do what they should."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable

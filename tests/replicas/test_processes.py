@@ -1,7 +1,5 @@
 """Serving processes on one PostgreSQL: any call at any of them, and the tasks of a process that ends."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections import Counter

@@ -1,7 +1,5 @@
 """Many tasks of a dead replica, taken over by the others at the same time."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence

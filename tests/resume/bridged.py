@@ -1,7 +1,5 @@
 """A scripted agent behind a gateway, with a network on both sides that a test can cut. No test."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass

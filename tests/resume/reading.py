@@ -1,7 +1,5 @@
 """Callers that read in the background, and reconnect when the network works. No test."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
 from typing import Any

@@ -1,7 +1,5 @@
 """A service whose task is a list of events that a test appends to; it can only resume. No test."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """Agents of the official SDKs, which give no ids, behind a gateway whose connections are cut on both sides."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable

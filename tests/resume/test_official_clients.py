@@ -1,7 +1,5 @@
 """The official SDKs' clients, which do not use ids, accept the card with the extension and numbered streams."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing

@@ -2,8 +2,6 @@
 order.
 """
 
-from __future__ import annotations
-
 from contextlib import aclosing
 from typing import Any
 

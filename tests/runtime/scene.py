@@ -1,7 +1,5 @@
 """An agent that shows its input, and ways to run applications. No tests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -2,8 +2,6 @@
 tasks.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

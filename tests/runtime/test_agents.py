@@ -1,7 +1,5 @@
 """Several agents behind one server: found by path, host name, tenant or port, and independent of each other."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """connect() and its result, for every kind of target and interface."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """A person who opens the root of a server sees what it is; programs are answered as before."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

@@ -1,7 +1,5 @@
 """A gateway as runtime composes it, and warnings it gives once."""
 
-from __future__ import annotations
-
 import logging
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """A server and a gateway with metrics, traces and a listener for operators, over real sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """Agents inside servers of applications: ASGI applications and grpc.aio servers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import grpc

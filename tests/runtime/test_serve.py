@@ -1,7 +1,5 @@
 """serve() mounts the declared interfaces, lists exactly these, and leaves no resource behind."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

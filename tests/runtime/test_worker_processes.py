@@ -1,7 +1,5 @@
 """An agent in several worker processes of one ASGI server: noticed, and the fix is named."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Keys, cards and signatures made by hand. No tests."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

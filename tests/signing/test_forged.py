@@ -1,7 +1,5 @@
 """Forged cards: each one is rejected with a reason, and nothing of it is read."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import hashlib

@@ -1,7 +1,5 @@
 """Thousands of changes of signed cards: a card that is accepted says what the signer said."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Signed cards as they are served and read: our server, gateway and client, and the SDKs for Python and JS."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

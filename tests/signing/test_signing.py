@@ -1,7 +1,5 @@
 """Signatures that count: ours, and those of signers with other canonical forms."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

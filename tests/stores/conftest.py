@@ -1,7 +1,5 @@
 """Databases with tables, and the stores that tests open on them."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path

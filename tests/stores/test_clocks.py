@@ -1,7 +1,5 @@
 """Clocks that are wrong: data that others need is kept."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

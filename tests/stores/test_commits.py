@@ -1,7 +1,5 @@
 """Groups of writes: the number of transactions, the order of effects, and the cost of a failure."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sqlite3

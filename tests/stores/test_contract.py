@@ -1,7 +1,5 @@
 """The stores in SQLite and PostgreSQL pass the contract of stores."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """Damaged rows: an error of that one task, never served as genuine, and found by `db check`."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Transactions of several replicas lock rows in one order. PostgreSQL reports deadlocks."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -1,7 +1,5 @@
 """A SQLite file that is deleted, replaced, overwritten or cut while it is open: nothing more is acknowledged."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

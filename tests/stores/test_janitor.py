@@ -1,7 +1,5 @@
 """Temporary data is deleted after its time, and no other data."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Workers serialize large tasks for the store. Meanwhile they are read, continued and evicted as others are."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

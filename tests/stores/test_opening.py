@@ -1,7 +1,5 @@
 """Opening stores: tables that are created, checked and rejected, one process per file, and the error messages."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

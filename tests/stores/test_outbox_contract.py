@@ -1,7 +1,5 @@
 """Outboxes pass the contract of the delivery worker: in memory, in SQLite, in PostgreSQL."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any

@@ -2,8 +2,6 @@
 was wrongly declared dead, too many dead letters.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import threading

@@ -1,7 +1,5 @@
 """Lists: pages that stay right while tasks change, totals without counting, and tokens for every replica."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import re

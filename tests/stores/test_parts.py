@@ -1,7 +1,5 @@
 """The small parts of the database stores: rows of the log, texts, the cache of ended tasks."""
 
-from __future__ import annotations
-
 import asyncio
 import tracemalloc
 

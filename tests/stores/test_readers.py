@@ -1,7 +1,5 @@
 """Many readers of one task: the cost of one event for all of them together."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The statements that a read of PostgreSQL takes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

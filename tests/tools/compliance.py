@@ -10,8 +10,6 @@ Rules:
    page docs/reference/cli-compliance.md is made from it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Source: a2aproject/a2a-cli, specification/SPEC.md and COMPLIANCE.md. The complia
 from these tables. Variants and error codes are in `a2a_bridge/cli/specification.py`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from a2a_bridge.core.options import CLIENT_PREFIX

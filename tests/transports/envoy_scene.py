@@ -1,7 +1,5 @@
 """Envoy with pyvoy, an ASGI server with HTTP trailers, around an application of this process. No test."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """A relay between a client and a server that can fall silent or break, as networks do; no test."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """A probe behind a gRPC host, and the plain grpcio client that sends bytes to it. No tests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager

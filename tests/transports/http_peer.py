@@ -1,7 +1,5 @@
 """An agent of raw bytes with configurable behaviour, and its callers. No tests."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,5 @@
 """The fixtures of the tests of the HTTP bindings: a scripted service, a started host, raw sockets. No tests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress

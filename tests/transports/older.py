@@ -3,8 +3,6 @@
 They carry content beside their messages: a `note` of GetTask, in the request and in the answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

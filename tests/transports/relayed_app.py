@@ -4,8 +4,6 @@ tests.
 No test. It imports nothing of this project. Messages are pickled, after their length in four bytes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import pickle

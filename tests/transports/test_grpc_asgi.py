@@ -1,7 +1,5 @@
 """gRPC and gRPC-Web in an ASGI application, byte by byte: cases beyond the contract of bindings."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

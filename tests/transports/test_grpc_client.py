@@ -1,7 +1,5 @@
 """The gRPC client side against peers with all kinds of behaviour, most of them made of plain grpcio."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

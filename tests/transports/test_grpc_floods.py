@@ -2,8 +2,6 @@
 connections.
 """
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from typing import Any

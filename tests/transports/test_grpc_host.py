@@ -1,7 +1,5 @@
 """The gRPC host: health, reflection, draining, addresses, and the service on an application's own server."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import socket

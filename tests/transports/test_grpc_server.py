@@ -1,7 +1,5 @@
 """The gRPC server side as any gRPC client sees it: bytes in, bytes and statuses out."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime
 import logging

@@ -1,7 +1,5 @@
 """gRPC over TLS, with an authority made for the occasion."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Several versions on one gRPC port: packages, headers, errors, and content beside messages."""
 
-from __future__ import annotations
-
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any

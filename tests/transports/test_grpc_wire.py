@@ -1,7 +1,5 @@
 """The pure part of the gRPC binding."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """0.3 over HTTP as callers and agents of it write: both variants of HTTP+JSON, one URL for all versions."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The same handlers as an ASGI application: mounted in other people's applications, and under uvicorn."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

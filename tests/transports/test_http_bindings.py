@@ -1,7 +1,5 @@
 """The server sides of JSON-RPC and HTTP+JSON: one scripted service, both variants, the same meaning."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

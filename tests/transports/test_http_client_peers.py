@@ -1,7 +1,5 @@
 """The client sides of JSON-RPC and HTTP+JSON against peers with habits of their own."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

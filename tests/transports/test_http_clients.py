@@ -1,7 +1,5 @@
 """The client sides of JSON-RPC and HTTP+JSON against our own host."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncGenerator

@@ -1,7 +1,5 @@
 """Responses that nobody asked for, on a connection that is kept for the next call."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

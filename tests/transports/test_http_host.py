@@ -1,7 +1,5 @@
 """The HTTP listener: limits, odd requests, documents, probes, draining. Over raw sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

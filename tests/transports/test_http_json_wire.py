@@ -1,7 +1,5 @@
 """HTTP+JSON addresses: templates against paths, queries and bodies against members, both ways."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs

@@ -1,7 +1,5 @@
 """The URL that a client used: Host headers, proxies, and trusted addresses."""
 
-from __future__ import annotations
-
 import pytest
 from multidict import CIMultiDict
 

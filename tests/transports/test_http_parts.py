@@ -1,7 +1,5 @@
 """Chunked bodies in the parser of requests: their cost, their limits, and every cut of the stream of bytes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

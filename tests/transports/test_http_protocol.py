@@ -1,7 +1,5 @@
 """HTTP/1.1 on the wire: framing, pipelining, timeouts and closing of the HTTP listener. Over raw sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

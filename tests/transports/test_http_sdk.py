@@ -1,7 +1,5 @@
 """The official SDK's client against our server sides. The whole matrix is in tests/interop."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any

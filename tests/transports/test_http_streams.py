@@ -1,7 +1,5 @@
 """Event streams of both bindings on the HTTP listener: order, errors, silence, slow readers, fairness."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

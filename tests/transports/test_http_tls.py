@@ -1,7 +1,5 @@
 """Both HTTP bindings over TLS."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

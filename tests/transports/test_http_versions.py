@@ -1,7 +1,5 @@
 """Several versions at one HTTP address: detection, names of methods, and content beside messages."""
 
-from __future__ import annotations
-
 import json
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """JSON-RPC frames: valid ones, and the errors and ids of rejected ones."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """The OpenAPI documents of the HTTP+JSON binding: valid, complete, served, and true of the traffic."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys

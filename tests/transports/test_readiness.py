@@ -2,8 +2,6 @@
 retry times.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """One certificate for HTTP and gRPC: new files, bad files, dates, client certificates."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

@@ -1,7 +1,5 @@
 """Server-sent events: every variant the format allows, cut anywhere."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -3,8 +3,6 @@
 The commands run in this process, because a process for each would take minutes.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """Trees that the schema of 0.1 allows, for Hypothesis. Written from the schema, without code of the product."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """0.1 → hub → bytes and ProtoJSON → hub → 0.1 is identity: the means of 0.3 carry 0.1, too."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

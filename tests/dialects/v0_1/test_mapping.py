@@ -1,7 +1,5 @@
 """Each row of the table of differences between 0.1 and its successors, in both directions."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

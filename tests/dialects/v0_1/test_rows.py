@@ -1,7 +1,5 @@
 """The methods of 0.1, their errors, and push notifications."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

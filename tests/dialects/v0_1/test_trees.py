@@ -1,7 +1,5 @@
 """0.1 → 0.3 → 0.1 is identity, and no peer in between can forge a stash."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import given

@@ -3,8 +3,6 @@
 Facts about names, in the order of that documentation.
 """
 
-from __future__ import annotations
-
 #: type -> (member, annotation, default or "")
 TYPES: dict[str, list[tuple[str, str, str]]] = {
     "AgentCard": [

@@ -1,7 +1,5 @@
 """0.2.5 over its bindings: names of the proto, errors, and the properties of the dialect."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from a2a_bridge import A2AError, Reason, codec

@@ -1,7 +1,5 @@
 """Content of 0.2.5 comes back from the hub unchanged, and content of the hub from 0.2.5."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The models of 0.2.5: every type, method and error of that version under its name, and nothing of 0.3."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from pydantic import BaseModel, TypeAdapter

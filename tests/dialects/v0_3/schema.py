@@ -1,7 +1,5 @@
 """The members of every type of 0.3.0, from the JSON schema of the specification: `*` marks the required ones."""
 
-from __future__ import annotations
-
 OBJECTS = """
 Task: artifacts contextId* history id* kind* metadata status*
 TaskStatus: message state* timestamp

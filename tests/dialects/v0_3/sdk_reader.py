@@ -4,8 +4,6 @@ JSON.
 It is a program for test_proto_and_the_sdk, and imports nothing of ours.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """0.3 has two shapes, and a task may arrive in one and be kept by an agent that speaks the other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

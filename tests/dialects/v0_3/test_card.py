@@ -5,8 +5,6 @@ L7 unknown members, L17 interfaces, L18 stateTransitionHistory, L20 signatures, 
 Payloads are concrete inputs that other implementations lose.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

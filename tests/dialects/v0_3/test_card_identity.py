@@ -1,7 +1,5 @@
 """Cards come back unchanged: 0.x → hub → 0.x, and hub → 0.x → hub, with any content."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fields of the 1.1 draft over 0.3: numbers are those fields, and everything else is an unknown member."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

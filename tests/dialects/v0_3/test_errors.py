@@ -1,7 +1,5 @@
 """Errors of 0.3 and 0.2.5: no loss on any binding, the numbers of these versions, and the errors of peers."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

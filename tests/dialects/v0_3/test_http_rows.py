@@ -1,7 +1,5 @@
 """The HTTP+JSON rows of 0.3: addresses, two forms distinguished per request, bodies of many forms, no loss."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Content in the `kind` shape comes back unchanged, as far as the hub can hold it; and the other way round."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Invalid content is rejected with its place; no other content is, and nothing crashes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

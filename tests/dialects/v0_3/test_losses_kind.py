@@ -6,8 +6,6 @@ their own.
 
 # ruff: noqa: N802  the mismatches have these names
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

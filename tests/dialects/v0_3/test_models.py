@@ -1,7 +1,5 @@
 """The models of 0.3 are the types of the specification, judge trees as its schema does, and lose nothing."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from enum import Enum

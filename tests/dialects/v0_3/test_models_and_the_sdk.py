@@ -1,7 +1,5 @@
 """The models beside the pydantic types that a2a-sdk generates from the same schema, member by member."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

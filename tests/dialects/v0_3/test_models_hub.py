@@ -1,7 +1,5 @@
 """Code of 0.3 meets the library: models become messages of the hub, and messages become models."""
 
-from __future__ import annotations
-
 import copy
 import datetime
 import math

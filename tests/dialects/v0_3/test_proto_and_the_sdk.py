@@ -1,7 +1,5 @@
 """a2a-sdk 0.3 reads our a2a.v1 and the other way round, files and oddities included. No sockets."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from base64 import b64encode

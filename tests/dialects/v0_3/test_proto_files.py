@@ -1,7 +1,5 @@
 """Reading and writing the bytes of a file; see the rules of proto_files."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from copy import deepcopy
 from typing import Any

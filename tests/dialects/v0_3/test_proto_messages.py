@@ -3,8 +3,6 @@
 Tests named `…_payload_N` are about content that implementations in the field are known to lose.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The gRPC rows of 0.3: their requests, their errors, and the content beside them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

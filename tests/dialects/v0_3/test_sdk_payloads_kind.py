@@ -4,8 +4,6 @@ Each is a case that was seen to fail there; the numbers count them through. Othe
 modules.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

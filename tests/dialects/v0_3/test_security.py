@@ -1,7 +1,5 @@
 """Security schemes and requirements of 0.x. L19: several OAuth flows in one scheme, of which 1.0 has one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

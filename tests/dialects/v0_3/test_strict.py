@@ -1,7 +1,5 @@
 """a2a.v1 in JSON for readers that reject members younger than v0.3.0, as Java's parser does, even empty ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

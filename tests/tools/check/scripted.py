@@ -3,8 +3,6 @@
 It speaks JSON-RPC and HTTP+JSON of 1.0, and JSON-RPC of 0.3, as far as `check` asks.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl

@@ -1,7 +1,5 @@
 """Each agent with one fault gets exactly the ✗ of that fault, with its fix."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path

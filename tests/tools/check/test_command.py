@@ -1,7 +1,5 @@
 """`a2a-bridge check` as a process: text, one document, JUnit, exit codes, and our own server in its cells."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from xml.etree import ElementTree
 

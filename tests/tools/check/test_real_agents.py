@@ -1,7 +1,5 @@
 """`check` finds nothing wrong with agents of the official SDKs, and with our own in its cells."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Live agents for the client commands, and the marker that says which requirement a test shows."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Agents that client commands talk to, and what to say to them. No tests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

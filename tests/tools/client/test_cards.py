@@ -1,7 +1,5 @@
 """`card get`: validation, signatures, catalogs; mutual TLS and extensions."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

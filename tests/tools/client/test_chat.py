@@ -1,7 +1,5 @@
 """`chat` in a terminal: a pseudo-terminal, as a user has one."""
 
-from __future__ import annotations
-
 import os
 import re
 import select

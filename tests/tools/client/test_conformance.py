@@ -1,7 +1,5 @@
 """`conformance`: the small suite against live agents, documents, and the assertions of ACTS."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Credentials are masked by their value, under whatever name and wherever they stand."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

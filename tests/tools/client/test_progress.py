@@ -1,7 +1,5 @@
 """The line of progress: on stderr, in a terminal, and nowhere else."""
 
-from __future__ import annotations
-
 import os
 import re
 import select

@@ -1,7 +1,5 @@
 """`conformance` with the words of A2A's published documents, which are not those of the specification of ACTS."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 `make cli` writes docs/reference/cli-compliance.yaml from what these tests show.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """What a command shows of a stream, and how long it waits for a task that does not change."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What client commands show and keep of the wire: --as, --dry-run, --record, and compare --replay."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

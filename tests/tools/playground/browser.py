@@ -7,8 +7,6 @@ Rules:
 3. With DOCS_PICTURES=FOLDER, tests write the pictures of the documentation there.
 """
 
-from __future__ import annotations
-
 import os
 import selectors
 import shutil

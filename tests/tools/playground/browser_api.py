@@ -1,7 +1,5 @@
 """The interface of the playground as its scripts use it. No tests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

@@ -4,8 +4,6 @@ a2a-bridge serve tests/tools/playground/talkative_agent.py --ui
 a2a-bridge send -a :8080 "count 3" --stream
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 

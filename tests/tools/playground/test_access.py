@@ -1,7 +1,5 @@
 """Who may use the playground, and what is answered to mistakes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

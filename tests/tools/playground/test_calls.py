@@ -1,7 +1,5 @@
 """Calls of the playground: several cells at once, both hops of a gateway, comparison, history."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,5 @@
 """The page of the playground before an agent, as a user meets it: `a2a-bridge serve FILE --ui` in a browser."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

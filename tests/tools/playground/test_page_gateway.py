@@ -1,7 +1,5 @@
 """The page of the playground before a gateway to agents of the official SDK, and before an agent elsewhere."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator
