@@ -19,6 +19,7 @@ from a2a_bridge_tools.client.comparing import canonical, differences, without_ge
 from tests.certificates import new_identity
 from tests.cli.commands import ANY_PORT, Running, serving
 from tests.patience import PATIENCE
+from tests.sites import site
 
 AGENT = """
 from a2a_bridge import agent
@@ -70,16 +71,8 @@ async def proxy() -> AsyncIterator[tuple[str, dict[str, str], list[str]]]:
                 return web.Response(status=503, text="no healthy upstream")
         return web.Response(status=404, text="no such site")
 
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0][:2]
-        yield f"http://{host}:{port}", targets, asked
-    finally:
-        await runner.cleanup()
+    async with site(answer) as url:
+        yield url, targets, asked
 
 
 async def until(is_so: Callable[[], bool]) -> None:

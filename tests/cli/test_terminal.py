@@ -19,6 +19,7 @@ from a2a_bridge.cli import output
 from a2a_bridge.cli.log_setup import TextFormat
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cli.commands import command, serving
+from tests.sites import site
 
 #: a colour, a title, the start of a sequence in one character, a direction, a bell, and the end of a line
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \x9b2J \u202egpj.exe\r"
@@ -103,17 +104,9 @@ async def hostile_agent(*, fails: bool) -> AsyncIterator[str]:
         )
         return web.Response(text=text, content_type="application/json")
 
-    application = web.Application()
-    application.router.add_get("/.well-known/agent-card.json", show)
-    application.router.add_post("/{path:.*}", answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        place = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        yield place
-    finally:
-        await runner.cleanup()
+    async with site({"/.well-known/agent-card.json": show, "POST /{path:.*}": answer}) as url:
+        place = url
+        yield url
 
 
 def assert_harmless(out: str, err: str) -> None:

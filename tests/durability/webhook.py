@@ -10,6 +10,7 @@ from aiohttp import web
 
 from a2a_bridge.codec import decoder
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.sites import site
 
 _decode = decoder(hub.StreamResponse)
 
@@ -41,15 +42,6 @@ class Hook:
 async def hook() -> AsyncIterator[Hook]:
     """A webhook that listens while the context is open."""
     made = Hook()
-    application = web.Application(client_max_size=16 << 20)
-    application.router.add_post("/hook", made._take)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        assert site._server is not None
-        made.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
+    async with site({"/hook": made._take}) as url:
+        made.url = f"{url}/hook"
         yield made
-    finally:
-        await runner.cleanup()

@@ -15,6 +15,8 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from tests.sites import site
+
 CARD = {
     "name": "old",
     "description": None,
@@ -183,22 +185,12 @@ def _apply(task: dict[str, Any], event: dict[str, Any]) -> None:
 @asynccontextmanager
 async def served(agent: LegacyAgent) -> AsyncIterator[str]:
     """The agent's URL while it is served."""
-    app = web.Application()
-    app.router.add_post("/", agent.handle)
 
     async def card(request: web.Request) -> web.Response:
         return web.json_response({**CARD, "url": str(request.url.origin()) + "/"})
 
-    app.router.add_get("/.well-known/agent.json", card)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
-        yield f"http://127.0.0.1:{port}/"
-    finally:
-        await runner.cleanup()
+    async with site({"POST /": agent.handle, "/.well-known/agent.json": card}) as url:
+        yield f"{url}/"
 
 
 @asynccontextmanager

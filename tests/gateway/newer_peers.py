@@ -16,6 +16,7 @@ from a2a_bridge.codec import Json, dumps, loads
 from a2a_bridge.dialects import by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE
+from tests.sites import site
 
 SERVICE = "lf.a2a.v1.A2AService"
 KINDS = ("JSONRPC", "HTTP+JSON", "GRPC")
@@ -133,14 +134,7 @@ async def between(kind: str, version: str = "1.0") -> AsyncIterator[tuple[RawCal
             await server.start()
             stack.push_async_callback(server.stop, None)
         else:
-            app = web.Application()
-            app.router.add_post("/", raw.rpc)
-            app.router.add_route("*", "/{rest:.+}", raw.rest)
-            runner = web.AppRunner(app)
-            await runner.setup()
-            stack.push_async_callback(runner.cleanup)
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+            url = await stack.enter_async_context(site({"POST /": raw.rpc, "/{rest:.+}": raw.rest})) + "/"
         capabilities = hub.AgentCapabilities(streaming=True, push_notifications=True)
         card = hub.AgentCard(name="raw", description="newer", version="1", capabilities=capabilities)
         dialect = by_version(version)

@@ -7,14 +7,16 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from a2a_bridge.app.runtime import serve_gateway
+from a2a_bridge.app.runtime import Server, serve_gateway
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import dumps, loads_exact
 from a2a_bridge.dialects import by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE
+from tests.sites import Handler, site
 
+STREAMING = ("message/stream", "tasks/resubscribe", "SendStreamingMessage")
 Side = tuple[str, str]
 """A version and a binding."""
 
@@ -56,7 +58,7 @@ class RawAgent:
         frame: Any = loads_exact(await request.read())
         self.asked.append(frame.get("params"))
         result = self.answer(frame["method"], frame.get("params"))
-        if isinstance(result, list) and frame["method"] in ("message/stream", "tasks/resubscribe"):
+        if isinstance(result, list) and frame["method"] in STREAMING:
             data = [dumps({"jsonrpc": "2.0", "id": frame["id"], "result": one}) for one in result]
             text = "".join(f"data: {one.decode()}\n\n" for one in data)
             return web.Response(text=text, content_type="text/event-stream")
@@ -91,22 +93,37 @@ def _result(text: bytes) -> Any:
 
 
 @asynccontextmanager
+async def gateway_before(
+    handle: Handler,
+    version: str,
+    served: Sequence[hub.AgentInterface],
+    card: hub.AgentCard | None = None,
+    **options: Any,
+) -> AsyncIterator[Server]:
+    """A gateway that serves some interfaces before an agent of JSON-RPC of a version. options: of `serve_gateway`."""
+    dialect = by_version(version)
+    assert dialect is not None
+    shown = card or hub.AgentCard(
+        name="raw", description="answers", version="1", capabilities=hub.AgentCapabilities(streaming=True)
+    )
+    async with site({"POST /": handle}) as url:
+        there = Candidate(interface("JSONRPC", f"{url}/", version=version), dialect)
+        async with serve_gateway(shown, [there], served, **options) as server:
+            yield server
+
+
+@asynccontextmanager
 async def chained(
     *between: Side, agent: Side = ("0.3", "JSONRPC")
 ) -> AsyncIterator[tuple[RawClient, RawAgent]]:
     """A raw client, as many gateways as there are wires between them plus one, and a raw agent."""
     raw = RawAgent()
     async with AsyncExitStack() as stack:
-        app = web.Application(client_max_size=1 << 24)
-        app.router.add_post("/", raw.handle)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = await stack.enter_async_context(site({"POST /": raw.handle}))
         capabilities = hub.AgentCapabilities(streaming=True, push_notifications=True)
         card = hub.AgentCard(name="raw", description="hands back", version="1", capabilities=capabilities)
         version, binding = agent
-        there = interface(binding, f"http://127.0.0.1:{runner.addresses[0][1]}/", version=version)
+        there = interface(binding, f"{url}/", version=version)
         sides: Sequence[Side] = (*between, ("0.3", "JSONRPC"))
         for version, binding in sides:
             dialect = by_version(there.protocol_version)

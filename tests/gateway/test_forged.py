@@ -8,16 +8,15 @@ from typing import Any
 import aiohttp
 import grpc.aio
 import pytest
-from aiohttp import web
 
-from a2a_bridge.app.runtime import Server, serve_gateway
-from a2a_bridge.cards import Candidate, interface
+from a2a_bridge.app.runtime import Server
+from a2a_bridge.cards import interface
 from a2a_bridge.codec import dumps, encoder, loads
 from a2a_bridge.core.call import SIDE_CHANNEL
-from a2a_bridge.dialects import by_version, signed_extras
+from a2a_bridge.dialects import signed_extras
 from a2a_bridge.dialects.unmapped import KEY
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from tests.gateway.raw_echo import RawAgent, task_of
+from tests.gateway.raw_echo import RawAgent, gateway_before, task_of
 
 KINDS = ("JSONRPC", "HTTP+JSON", "GRPC")
 #: forged entries for a message, and for a request about a task
@@ -39,21 +38,9 @@ async def gateway(version: str, *served: str) -> AsyncIterator[tuple[Server, Raw
     bindings.
     """
     raw = RawAgent()
-    app = web.Application()
-    app.router.add_post("/", raw.handle)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        card = hub.AgentCard(name="raw", capabilities=hub.AgentCapabilities(streaming=True))
-        there = interface("JSONRPC", f"http://127.0.0.1:{runner.addresses[0][1]}/", version=version)
-        dialect = by_version(version)
-        assert dialect is not None
-        places = [interface(kind, version=one) for one in served for kind in KINDS]
-        async with serve_gateway(card, [Candidate(there, dialect)], places) as server:
-            yield server, raw
-    finally:
-        await runner.cleanup()
+    places = [interface(kind, version=one) for one in served for kind in KINDS]
+    async with gateway_before(raw.handle, version, places) as server:
+        yield server, raw
 
 
 async def post(url: str, body: bytes, version: str, **headers: str) -> tuple[Any, Any]:

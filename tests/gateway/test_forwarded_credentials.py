@@ -12,14 +12,13 @@ from aiohttp import web
 
 from a2a_bridge import connect
 from a2a_bridge.app.peer import Peer
-from a2a_bridge.app.runtime import serve_gateway
 from a2a_bridge.bindings.binding import IMPERSONAL, DialOptions
-from a2a_bridge.cards import Candidate, interface
+from a2a_bridge.cards import interface
 from a2a_bridge.codec import loads
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.dialects import V0_3
 from a2a_bridge.gateway.tasks import scopes_by, visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.gateway.raw_echo import gateway_before
 from tests.patience import PATIENCE
 
 HEADERS = ("authorization", "x-api-key", "x-user")
@@ -53,20 +52,9 @@ class Agent:
 @asynccontextmanager
 async def gateway(header: str) -> AsyncIterator[dict[str, Peer]]:
     """Two callers of a gateway that forwards a header and checks nobody."""
-    async with AsyncExitStack() as stack:
-        app = web.Application()
-        app.router.add_post("/", Agent(header).handle)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        there = interface("JSONRPC", f"http://127.0.0.1:{runner.addresses[0][1]}/", version="0.3")
-        card = hub.AgentCard(name="raw", description="knows its callers", version="1")
-        forward = IMPERSONAL | {"authorization", header}
-        dialling = DialOptions(timeout=PATIENCE, forward=forward)
-        server = await stack.enter_async_context(
-            serve_gateway(card, [Candidate(there, V0_3)], [interface("JSONRPC")], dial_options=dialling)
-        )
+    dialling = DialOptions(timeout=PATIENCE, forward=IMPERSONAL | {"authorization", header})
+    agent = gateway_before(Agent(header).handle, "0.3", [interface("JSONRPC")], dial_options=dialling)
+    async with agent as server, AsyncExitStack() as stack:
         callers = {}
         for name in ("ann", "bob"):
             options = DialOptions(timeout=PATIENCE, parameters={header: name}, forward=frozenset())

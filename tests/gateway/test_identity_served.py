@@ -29,6 +29,7 @@ from tests.agents import ScriptedAgent
 from tests.gateway.legacy_agent import LegacyAgent, served, session
 from tests.gateway.legacy_client import Failed, LegacyClient, sending
 from tests.patience import PATIENCE
+from tests.sites import site
 
 VERSIONS = ("1.0", "0.3", "0.1")
 OPTIONS = ServeOptions(
@@ -68,15 +69,8 @@ class Receiver:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
-        app = web.Application()
-        app.router.add_post("/", self.handle)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}/"
-        finally:
-            await runner.cleanup()
+        async with site({"POST /": self.handle}) as url:
+            yield f"{url}/"
 
 
 async def test_one_url_serves_callers_of_0_1_and_of_later_versions() -> None:

@@ -6,15 +6,13 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from a2a_bridge.app.planning import ServeOptions
-from a2a_bridge.app.runtime import serve_gateway
-from a2a_bridge.cards import Candidate, interface
-from a2a_bridge.codec import dumps, loads
-from a2a_bridge.dialects import V1_0
+from a2a_bridge.cards import interface
+from a2a_bridge.codec import loads
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
+from tests.gateway.raw_echo import RawAgent, gateway_before
 from tests.patience import PATIENCE
 
 #: without `capabilities`
@@ -39,40 +37,18 @@ SEND = {"message": MESSAGE, "configuration": {"returnImmediately": True}}
 OLD_SEND = {"message": OLD_MESSAGE, "configuration": {"blocking": False}}
 
 
-async def answer(request: web.Request) -> web.StreamResponse:
-    frame: Any = loads(await request.read())
-
-    def framed(result: Any) -> bytes:
-        return dumps({"jsonrpc": "2.0", "id": frame["id"], "result": result})
-
-    if frame["method"] != "SendStreamingMessage":
-        return web.Response(body=framed(RESULTS[frame["method"]]), content_type="application/json")
-    stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-    await stream.prepare(request)
-    for event in EVENTS:
-        await stream.write(b"data: " + framed(event) + b"\n\n")
-    return stream
-
-
 @asynccontextmanager
 async def gateway() -> AsyncIterator[aiohttp.ClientSession]:
-    app = web.Application()
-    app.router.add_post("/", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        there = interface("JSONRPC", f"http://127.0.0.1:{runner.addresses[0][1]}/")
-        served = [interface(one, version=version) for one in ("JSONRPC", "HTTP+JSON") for version in UNKNOWN]
-        async with (
-            serve_gateway(CARD, [Candidate(there, V1_0)], served, ServeOptions(grace=0)) as server,
-            aiohttp.ClientSession(
-                f"http://{server.http}", timeout=aiohttp.ClientTimeout(total=PATIENCE)
-            ) as session,
-        ):
-            yield session
-    finally:
-        await runner.cleanup()
+    raw = RawAgent()
+    raw.answer = lambda method, _: EVENTS if method == "SendStreamingMessage" else RESULTS[method]
+    served = [interface(one, version=version) for one in ("JSONRPC", "HTTP+JSON") for version in UNKNOWN]
+    async with (
+        gateway_before(raw.handle, "1.0", served, CARD, options=ServeOptions(grace=0)) as server,
+        aiohttp.ClientSession(
+            f"http://{server.http}", timeout=aiohttp.ClientTimeout(total=PATIENCE)
+        ) as session,
+    ):
+        yield session
 
 
 async def call(session: aiohttp.ClientSession, version: str, method: str, params: Any) -> list[Any]:

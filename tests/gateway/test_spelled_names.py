@@ -4,7 +4,7 @@ has not checked.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,12 @@ import pytest
 from aiohttp import web
 
 from a2a_bridge.app.planning import ServeOptions
-from a2a_bridge.app.runtime import serve_gateway
 from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
-from a2a_bridge.cards import Candidate, interface
+from a2a_bridge.cards import interface
 from a2a_bridge.codec import Json, decoder, encoder, loads
-from a2a_bridge.dialects import by_version
 from a2a_bridge.dialects.v0_3.requests import SEND
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.gateway.raw_echo import gateway_before
 from tests.patience import PATIENCE
 
 SPELLED = ("task_id", "TaskId", "TASKID", "task-id", "ta\u017fkId")
@@ -56,31 +55,14 @@ class Gateway:
 @asynccontextmanager
 async def gateway(folder: Path, version: str) -> AsyncIterator[Gateway]:
     file = KeyFile(folder / "keys.json")
-    async with AsyncExitStack() as stack:
-        session = await stack.enter_async_context(
-            aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=PATIENCE),
-                headers={"X-API-Key": file.create("ann").text},
-            )
-        )
+    limit, key = aiohttp.ClientTimeout(total=PATIENCE), {"X-API-Key": file.create("ann").text}
+    options = ServeOptions(authentication=Authentication([ApiKeys(file)]), grace=0)
+    offered = [interface("JSONRPC", version=one) for one in METHODS]
+    async with aiohttp.ClientSession(timeout=limit, headers=key) as session:
         found = Gateway(session, version)
-        app = web.Application()
-        app.router.add_post("/", found.handle)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        there = interface("JSONRPC", f"http://127.0.0.1:{runner.addresses[0][1]}/", version=version)
-        dialect = by_version(version)
-        assert dialect is not None
-        card = hub.AgentCard(name="raw", description="answers", version="1")
-        offered = [interface("JSONRPC", version=one) for one in METHODS]
-        options = ServeOptions(authentication=Authentication([ApiKeys(file)]), grace=0)
-        server = await stack.enter_async_context(
-            serve_gateway(card, [Candidate(there, dialect)], offered, options=options)
-        )
-        found.url = server.card.supported_interfaces[0].url
-        yield found
+        async with gateway_before(found.handle, version, offered, options=options) as server:
+            found.url = server.card.supported_interfaces[0].url
+            yield found
 
 
 def message(version: str, **members: Json) -> Any:

@@ -13,6 +13,8 @@ from typing import Any
 
 from aiohttp import ClientSession, web
 
+from tests.sites import site
+
 NOT_FOUND = {"code": -32001, "message": "Task not found"}
 HTML = "<html><h1>Something went wrong</h1></html>"
 
@@ -67,12 +69,13 @@ class Agent:
         self.script = script
         self.base = ""
         self._stopping = asyncio.Event()
-        self.application = web.Application(client_max_size=64 * 1024 * 1024)
-        self.application.router.add_get("/tasks/{id}", self._get_task)
-        self.application.router.add_post("/message:send", self._send)
-        self.application.router.add_post("/message:stream", self._stream_http)
-        self.application.router.add_post("/", self._json_rpc)
-        self.application.router.add_get("/{path:.*}", self._document)
+        self.handlers = {
+            "GET /tasks/{id}": self._get_task,
+            "POST /message:send": self._send,
+            "POST /message:stream": self._stream_http,
+            "POST /": self._json_rpc,
+            "GET /{path:.*}": self._document,
+        }
 
     def stop(self) -> None:
         self._stopping.set()
@@ -233,13 +236,8 @@ def _http_error(error: Mapping[str, Any]) -> web.Response:
 async def scripted(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """The base URL of a running agent."""
     agent = Agent(script)
-    runner = web.AppRunner(agent.application, shutdown_timeout=1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-        host, port = runner.addresses[0][:2]
-        agent.base = f"{'https' if tls else 'http'}://{host}:{port}"
-        yield agent.base
-    finally:
-        agent.stop()
-        await runner.cleanup()
+    async with site(agent.handlers, tls=tls) as agent.base:
+        try:
+            yield agent.base
+        finally:
+            agent.stop()

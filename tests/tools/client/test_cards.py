@@ -25,6 +25,7 @@ from tests.cli.commands import ANY_PORT, agent, card, command, ended, serving, s
 from tests.patience import PATIENCE
 from tests.signing.scene import new_key, text_of
 from tests.signing.test_served import KEYS, jwks
+from tests.sites import site as http_site
 from tests.tools.client.live import Live
 
 req = pytest.mark.requirement
@@ -205,16 +206,8 @@ class Site:
 @asynccontextmanager
 async def site(host: str, kind: type[Site] = Site) -> AsyncIterator[Site]:
     made = kind()
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", made.answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, 0).start()
-        made.place = f"http://{host}:{runner.addresses[0][1]}"
+    async with http_site(made.answer, host) as made.place:
         yield made
-    finally:
-        await runner.cleanup()
 
 
 def card_at(place: str, location: str = "query") -> Any:
@@ -415,20 +408,11 @@ async def test_a_provider_of_a_private_authority(tmp_path: Path) -> None:
     async def give(_: web.Request) -> web.Response:
         return web.json_response({"access_token": "t", "expires_in": 60})
 
-    application = web.Application()
-    application.router.add_get("/.well-known/openid-configuration", discover)
-    application.router.add_post("/token", give)
-    runner = web.AppRunner(application)
-    await runner.setup()
     env = {"XDG_CONFIG_HOME": str(tmp_path), "A2ACLI_CLIENT_SECRET": SECRET}
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-        issuer = f"https://127.0.0.1:{runner.addresses[0][1]}"
-        async with agent(Probe()) as server:
-            words = ("auth", "login", "-a", f"http://{server.http}", "--issuer", issuer)
-            done = await command(*words, "--client-id", "service", "--cacert", certificate, env=env)
-    finally:
-        await runner.cleanup()
+    pages = {"/.well-known/openid-configuration": discover, "/token": give}
+    async with http_site(pages, tls=context) as issuer, agent(Probe()) as server:
+        words = ("auth", "login", "-a", f"http://{server.http}", "--issuer", issuer)
+        done = await command(*words, "--client-id", "service", "--cacert", certificate, env=env)
     assert done.code == 0, done.err
 
 
