@@ -1,6 +1,10 @@
 """Every lock covers its input and names no registry; every `make` shows that it installs."""
 
 import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from packaging.markers import default_environment
@@ -8,8 +12,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+import a2a_bridge
 from a2a_bridge.testing.each import each
-from tests.architecture.repository import ROOT, pyproject
+from tests.architecture.repository import ROOT, pyproject, run
 
 PYTHONS = ("3.11", "3.12", "3.13")
 MAIN = "requirements.lock"
@@ -87,3 +92,71 @@ def test_packages_that_affect_generated_bytes_are_pinned() -> None:
 def test_each_generation_of_the_sdk_has_its_lock() -> None:
     versions = [str(pins(lock, "3.13")["a2a-sdk"]) for lock in TEXTS]
     assert [version.rpartition(".")[0] for version in versions] == ["1.3", "0.2", "0.3"]
+
+
+# The distribution `a2a-bridge` of PyPI, which has an import package of the same name.
+
+
+@pytest.mark.parametrize(
+    ("other", "rejected"),
+    [("a2a_bridge-0.2.0.dist-info", True), ("a2a_transport_bridge-0.1.0.dist-info", False)],
+)
+def test_two_distributions_with_this_package_are_rejected_with_the_remedy(
+    tmp_path: Path, other: str, rejected: bool
+) -> None:
+    (tmp_path / "a2a_bridge").mkdir()
+    shutil.copy(a2a_bridge.__file__, tmp_path / "a2a_bridge")
+    (tmp_path / other).mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", "import a2a_bridge"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode != 0) is rejected
+    assert ("pip uninstall -y a2a-bridge" in done.stderr) is rejected
+
+
+# `make help` names every target that the documentation promises; it does not run them.
+
+
+PROMISED = [
+    "test-tools",
+    "test-quick",
+    "demo",
+    "test",
+    "check",
+    "bench",
+    "generate",
+    "checkgenerate",
+    "format",
+    "lint",
+    "types",
+    "layers",
+    "docs",
+    "release",
+    "clean",
+    "compat",
+    "interpreters",
+    "install",
+    "lock",
+    "crash",
+    "matrix",
+    "frameworks",
+    "sdks",
+    "peers",
+    "crash",
+    "soak",
+]
+
+
+def test_help_names_every_promised_target() -> None:
+    listed = {line.split()[0] for line in run("make", "help").stdout.splitlines() if line.strip()}
+    assert set(PROMISED) <= listed
+
+
+def test_ci_runs_make_check_and_then_the_other_interpreters() -> None:
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    commands = [line for line in script.splitlines() if line and not line.startswith(("#", "set ", "cd "))]
+    assert commands == ["export CI=true", "make browser", "make check", "make interpreters"]

@@ -23,8 +23,8 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from tests.cluster.faults import RUNS
 from tests.cluster.figures import figures
+from tests.cluster.proxy import RUNS
 from tests.cluster.schedule import Outcome, run
 from tests.nats import running
 from tests.postgres import _folder, _running

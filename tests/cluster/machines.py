@@ -24,9 +24,7 @@ from sqlalchemy.engine import make_url
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from tests.cluster.faults import KINDS, LEASE, Repeated
-from tests.cluster.proxy import Proxy
-from tests.cluster.suspending import healthy, stop_inside
+from tests.cluster.proxy import KINDS, LEASE, Proxy, Repeated, healthy, stop_inside
 from tests.durability.callers import Caller, callers, lost
 from tests.durability.serving import Served, Stage
 from tests.durability.webhook import Hook, hook

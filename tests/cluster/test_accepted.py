@@ -1,10 +1,21 @@
 """A forwarded message whose holder dies is executed once, whenever the holder's last commit comes."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
+from a2a_bridge.cluster.calls import (
+    Frame,
+    FrameKind,
+    ReplicaServer,
+    document,
+    encode_context,
+    form,
+    undocument,
+)
+from a2a_bridge.cluster.tails import Committed
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import NotOwnerError, OwnerLostError
@@ -13,6 +24,9 @@ from a2a_bridge.hosting.reading import TaskSnapshot
 from a2a_bridge.hosting.replicas import ForwardingService
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope
+from a2a_bridge.stores.records import Place, TaskChange, TaskRow
+from a2a_bridge.stores.sql.rows import _commit
+from tests.patience import PATIENCE
 
 
 class Scene:
@@ -77,3 +91,94 @@ async def test_a_commit_of_a_holder_that_was_declared_dead_counts(late: bool, do
     assert [one.message_id for one in answer.task.history] == ["m"]
     assert scene.done == done
     assert scene.taken_over
+
+
+# What a replica does late, after it was declared dead: others may have done the same meanwhile.
+
+
+REQUEST = hub.CancelTaskRequest(id="t")
+
+
+class Agent:
+    """Implements Service: a call waits until `works` is set."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.ended: list[str] = []
+        self.began = asyncio.Event()
+        self.works = asyncio.Event()
+
+    async def unary(self, call: Call[Any, Any], /) -> Any:
+        self.begun += 1
+        self.began.set()
+        try:
+            await self.works.wait()
+        except asyncio.CancelledError:
+            self.ended.append("canceled")
+            raise
+        self.ended.append(call.request.id)
+        return hub.Task(id=call.request.id)
+
+    async def stream(self, _: Call[Any, Any], /) -> AsyncIterator[Any]:
+        raise AssertionError
+        yield
+
+
+class LateScene:
+    def __init__(self) -> None:
+        self.agent = Agent()
+        self.me = "before"
+        self.server = ReplicaServer(self.agent, lambda: self.me, lambda: 1000)
+
+    async def response(self, call_id: bytes, *, holder: str | None) -> dict[str, Any]:
+        """The head of the response to a call for a holder; None: the caller's version does not name it."""
+        row = form().row(ops.CANCEL_TASK)
+        assert row is not None
+        head: dict[str, Any] = {
+            "operation": row.operation.name,
+            "context": encode_context(CallContext(), None),
+        }
+        if holder is not None:
+            head["holder"] = holder
+        body = document(head, row.encode_request(REQUEST))
+        async with asyncio.timeout(PATIENCE):
+            frame = await self.server.answer(Frame(FrameKind.CALL, call_id, body=body))
+        assert frame.kind is FrameKind.DONE
+        return undocument(frame.body)[0]
+
+
+async def test_a_call_for_the_earlier_name_is_not_executed() -> None:
+    scene = LateScene()
+    scene.me = "after"
+    assert (await scene.response(b"c" * 16, holder="before"))["elsewhere"]
+    assert not scene.agent.begun
+
+
+async def test_a_call_for_the_present_name_is_executed() -> None:
+    scene = LateScene()
+    scene.agent.works.set()
+    assert "elsewhere" not in await scene.response(b"c" * 16, holder="before")
+    assert "elsewhere" not in await scene.response(b"d" * 16, holder=None)
+    assert scene.agent.ended == ["t", "t"]
+
+
+async def test_a_call_that_has_begun_ends_with_the_name() -> None:
+    scene = LateScene()
+    response = asyncio.ensure_future(scene.response(b"c" * 16, holder="before"))
+    async with asyncio.timeout(PATIENCE):
+        await scene.agent.began.wait()
+    scene.me = "after"
+    scene.server.on_rename()
+    assert (await response)["elsewhere"]
+    assert scene.agent.ended == ["canceled"]
+    # Its caller repeats it.
+    assert (await scene.response(b"c" * 16, holder="before"))["elsewhere"]
+    assert scene.agent.begun == 1
+
+
+def test_the_events_of_a_change_that_was_not_stored_are_sent_to_nobody() -> None:
+    scope, place = Scope("", ""), Place("c", hub.TASK_STATE_COMPLETED, 0)
+    row = TaskRow(scope, "t", place, 4, 7, 5, "", None, None)
+    change = TaskChange(row, (), place, (b"6", b"7"))
+    assert _commit(change) == Committed("t", 4, 6, (b"6", b"7"), True, True)
+    assert _commit(change, lost=True) == Committed("t", 4, 8, (), False, True)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.cluster.cluster import BURY, Membership
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, NotOwnerError, OwnerLostError, Reason
@@ -12,6 +13,7 @@ from a2a_bridge.core.service import no_events
 from a2a_bridge.hosting.replicas import ForwardingService
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cluster.virtual_loop import VirtualLoop
+from tests.cluster.world import Database
 
 CANCEL: Call[Any, Any] = Call(ops.CANCEL_TASK, hub.CancelTaskRequest(id="t"), CallContext())
 
@@ -71,3 +73,72 @@ def test_the_wait_has_an_end() -> None:
         _cancel(scene)
     assert caught.value.reason is Reason.UNAVAILABLE
     assert caught.value.retry_after
+
+
+# Who is alive, as a replica tells its store, with a clock of the test.
+
+
+LEASE = 4.0
+
+
+class Late:
+    """A session whose other replica sends its next heartbeat just before it would be declared dead."""
+
+    def __init__(self) -> None:
+        self.database = Database()
+        self.database.replicas["other"] = 0
+        self.buried = 0
+
+    async def run(self, statement: Any, values: Any, _: float = 0, /) -> list[tuple[Any, ...]]:
+        if statement is BURY:
+            self.buried += 1
+            self.database.replicas["other"] += 1
+        return self.database.run(statement, values)
+
+    async def close(self) -> None:
+        pass
+
+
+class Told:
+    """What Membership calls of a Cluster."""
+
+    def __init__(self) -> None:
+        self.alive: list[frozenset[str]] = []
+        self.orphans = 0
+
+    def on_members(self, alive: frozenset[str], _: float, /) -> None:
+        self.alive.append(alive)
+
+    def on_orphans(self) -> None:
+        self.orphans += 1
+
+    def on_rename(self, me: str, /) -> None:
+        raise AssertionError(me)
+
+    def unreachable(self) -> None:
+        raise AssertionError
+
+    def tell(self) -> None:
+        raise AssertionError
+
+
+def test_a_replica_whose_heartbeat_comes_in_the_last_moment_is_alive() -> None:
+    session, told = Late(), Told()
+    membership = Membership(
+        session, told, lambda function, *values: function(*values), lambda: "me", lease=LEASE
+    )
+
+    async def live() -> None:
+        await membership.join()
+        for _ in range(6):
+            await asyncio.sleep(LEASE / 4)
+            await membership.beat()
+
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(live())
+    finally:
+        loop.close()
+    assert session.buried == 1
+    assert set(told.alive) == {frozenset({"me", "other"})}
+    assert told.orphans == 1  # of the start

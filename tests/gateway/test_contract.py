@@ -1,8 +1,12 @@
 """The contract of a service, through a gateway: each binding once on each side."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, find
 from a2a_bridge.cards import Candidate, interface
@@ -10,6 +14,8 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway import dial_failover
 from a2a_bridge.testing.contracts import ServiceContract
+from tests.calls_per_event import Count, engine, gateway
+from tests.patience import PATIENCE
 
 OPTIONS = DialOptions()
 
@@ -65,3 +71,31 @@ class TestInProcess(ServiceContract):
         candidates = [Candidate(interface("JSONRPC", "near"), V1_0)] * 2
         async with dial_failover(candidates, OPTIONS, dial=dial) as upstream:
             yield upstream
+
+
+# What one event of a stream costs in calls and resumptions. The limits are a little above the numbers of
+
+
+def check(count: Count, calls: float, resumptions: float) -> None:
+    # Below these the counter itself would be broken.
+    assert 5 < count.calls <= calls
+    assert 2 < count.resumptions <= resumptions
+
+
+@pytest.mark.parametrize(
+    ("version", "resumes", "calls", "resumptions"),
+    [("1.0", True, 18, 11), ("0.3", True, 23, 13.5), ("0.3", False, 23, 13)],
+)
+async def test_through_a_gateway(version: str, resumes: bool, calls: int, resumptions: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        check(await gateway(version, resumes=resumes), calls, resumptions)
+
+
+async def test_on_an_engine() -> None:
+    async with asyncio.timeout(PATIENCE):
+        check(await engine("memory://"), 16, 5)
+
+
+async def test_on_an_engine_with_a_database(tmp_path: Path) -> None:
+    async with asyncio.timeout(PATIENCE):
+        check(await engine(f"sqlite:///{tmp_path}/tasks.db"), 26, 5.5)

@@ -16,27 +16,36 @@ from a2a_bridge.app.peer import Peer, request_of
 from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.app.runtime import serve_gateway
 from a2a_bridge.bindings.binding import DialOptions, names
+from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.cards import select
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call
+from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.lifecycle import advance
 from a2a_bridge.core.option_classes import ReplayOptions, StoreOptions
+from a2a_bridge.core.service import Event
 from a2a_bridge.dialects.annotation import annotate_final, by_state
 from a2a_bridge.gateway import streams
+from a2a_bridge.gateway.replay_log import ReplayLog, log_rules
+from a2a_bridge.gateway.upstream import SilenceLimit
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import Probe, waiting
 from tests.gateway.sharing_scene import (
     PATIENCE,
     QUICK,
+    Seen,
     contents,
     context,
     folded,
     gaps,
+    into,
     numbered,
     read,
     sending,
     sharing,
     subscribing,
 )
+from tests.gateway.test_gateway import bridged
 from tests.resume.scripted import TASK, Log, became, begun, chunk, whole
 
 CANCELED = hub.TASK_STATE_CANCELED
@@ -310,3 +319,232 @@ def _is_cached_by_abc(one: object) -> bool:
     """
     callback = one.__callback__ if isinstance(one, ReferenceType) else one
     return isinstance(callback, BuiltinMethodType) and callback.__name__ == "_destroy"
+
+
+# An agent that stops answering while its connection lives: calls end with a clear error.
+
+
+LIMIT = 0.05
+
+
+def asking() -> Call[Any, Any]:
+    return Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), CallContext())
+
+
+def falls_silent(*events: hub.StreamResponse) -> Probe:
+    probe = Probe()
+
+    async def stream(call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+        for event in events:
+            yield event
+        await asyncio.Event().wait()
+
+    probe.on_stream, probe.on_unary = stream, waiting
+    return probe
+
+
+async def test_a_silent_agent_blocks_no_caller() -> None:
+    probe = falls_silent(*whole(3)[:3])
+    service = SilenceLimit(probe, LIMIT)
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(A2AError, match=r"nothing for 0\.05 seconds") as caught:
+            await service.unary(asking())
+        assert caught.value.reason is Reason.DEADLINE_EXCEEDED
+        seen: list[Seen] = []
+        with pytest.raises(A2AError, match=r"nothing for 0\.05 seconds"):
+            await into(seen, numbered(service, sending()))
+    assert contents(seen) == whole(3)[:3]
+    await probe.wait_running(0)
+
+
+async def test_a_shared_stream_is_not_resumed_twice() -> None:
+    probe = falls_silent(*whole(3)[:3])
+    async with sharing(SilenceLimit(probe, LIMIT)) as service:
+        stream = numbered(
+            service, sending(CallContext(deadline=asyncio.get_running_loop().time() + PATIENCE))
+        )
+        with pytest.raises(A2AError, match="said nothing"):
+            await into([], stream)
+    assert [call.operation for call in probe.calls] == [ops.SEND_STREAMING_MESSAGE]
+
+
+async def test_a_slow_reader_is_no_silence_and_the_services_own_timeouts_are_its_own() -> None:
+    service = SilenceLimit(falls_silent(*whole(3)), LIMIT)
+    stream = numbered(service, sending())
+    seen: list[Seen] = [await anext(stream)]
+    asleep = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(4 * LIMIT, asleep.set_result, None)
+    await asleep
+    with pytest.raises(A2AError, match="said nothing"):
+        await into(seen, stream)
+    assert contents(seen) == whole(3)
+
+    async def timing_out(call: Call[Any, Any], /) -> Any:
+        raise TimeoutError
+
+    probe = Probe()
+    probe.on_unary = timing_out
+    with pytest.raises(TimeoutError):
+        await SilenceLimit(probe, LIMIT).unary(asking())
+
+
+async def test_only_the_call_itself_suspends_its_limit() -> None:
+    started: list[asyncio.Task[None]] = []
+
+    async def connect() -> None:
+        with unsent():
+            await asyncio.Event().wait()
+
+    async def send(call: Call[Any, Any], /) -> Any:
+        with unsent():
+            await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=4 * LIMIT)
+        seen.append("sent")
+        started.append(asyncio.create_task(connect()))
+        await asyncio.Event().wait()
+
+    seen: list[str] = []
+    probe = Probe()
+    probe.on_unary = send
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(A2AError, match="said nothing"):
+            await SilenceLimit(probe, LIMIT).unary(asking())
+    assert seen == ["sent"]
+    started[0].cancel()  # its wait is over only now
+    await asyncio.wait(started)
+
+
+async def test_an_agent_that_answers_is_not_touched() -> None:
+    probe = Probe()
+
+    async def stream(call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+        for event in whole(3):
+            yield event
+
+    probe.on_stream = stream
+    async with sharing(SilenceLimit(probe, PATIENCE)) as service:
+        assert contents(await read(service, sending())) == whole(3)
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
+async def test_through_a_gateway(binding: str) -> None:
+    async with bridged(falls_silent(), binding, binding, silence_timeout=LIMIT) as client:
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(A2AError, match="said nothing") as caught:
+                await client.get_task(hub.GetTaskRequest(id="t"))
+    assert caught.value.reason is Reason.DEADLINE_EXCEEDED
+
+
+# --- The replay log of one stream: its bounds, and that log and task together are always complete ---
+
+OPTIONS = ReplayOptions(events=40, size=1 << 20, window=16)
+
+
+def log(options: ReplayOptions = OPTIONS, **members: object) -> ReplayLog:
+    rules, most = log_rules(options), options.task_size
+    return ReplayLog(rules, TASK, begun().task, epoch="e", most_task=most, **members)  # type: ignore[arg-type]
+
+
+def test_log_and_task_tell_the_whole_however_little_is_kept() -> None:
+    expected = hub.Task()
+    expected.CopyFrom(begun().task)
+    made = log()
+    first = made.task
+    for number in range(300):
+        event = chunk(str(number)) if number % 7 else became(hub.TASK_STATE_WORKING)
+        made.add(Event(event))
+        advance(expected, getattr(event, event.WhichOneof("payload") or ""))
+        assert made.last == number + 1
+        assert len(made.events) <= 40 + 16
+    assert made.snapshot() == expected
+    assert made.base > 200
+    # Readers get the first event, too.
+    assert first == begun().task
+
+
+def test_the_generation_of_a_snapshot_is_that_of_its_last_event() -> None:
+    made = log()
+    for generation in (5, 7):
+        event = chunk("a")
+        event.artifact_update.generation = generation
+        made.add(Event(event))
+    whole = made.snapshot()
+    assert whole is not None
+    assert whole.generation == 7
+    made.add(Event(became(hub.TASK_STATE_WORKING)))  # without a number
+    whole = made.snapshot()
+    assert whole is not None
+    assert whole.generation == 0
+
+
+def test_ids_name_places() -> None:
+    made = log(base=5)
+    made.add(Event(chunk("a")))
+    assert (made.id(5), made.id(6)) == ("e-5", "e-6")
+    assert [made.place(f"e-{number}") for number in (4, 5, 6, 7)] == [None, 5, 6, None]
+    assert made.place("5") is None
+    assert made.place("f-5") is None
+
+
+def test_a_large_event_makes_room_for_itself() -> None:
+    made = log(ReplayOptions(size=100_000))
+    for _ in range(5):
+        made.add(Event(chunk("x" * 90_000)))
+        assert made.held < 100_000 + 2 * 100_000 + made.task_size
+    assert len(made.events) <= 2
+    whole = made.snapshot()
+    assert whole is not None
+    assert len(whole.artifacts[0].parts) == 5
+
+
+def test_a_task_beyond_its_bound_is_forgotten() -> None:
+    made = log(ReplayOptions(size=10_000, task_size=100_000))
+    for _ in range(300):
+        made.add(Event(chunk("x" * 1000)))
+    assert made.task is None
+    assert made.snapshot() is None
+    assert not made.whole
+    assert made.regular
+
+
+@pytest.mark.parametrize("stray", ["another task", "a message"])
+def test_events_of_another_task_make_the_buffer_unusable(stray: str) -> None:
+    event = chunk("x")
+    event.artifact_update.task_id = "other"
+    made = log()
+    made.add(
+        Event(event if stray == "another task" else hub.StreamResponse(message=hub.Message(message_id="m")))
+    )
+    assert not made.regular
+    assert made.snapshot() is None
+
+
+async def test_unread_events_are_not_dropped() -> None:
+    made = log()
+    reader = made.reader(made.last)
+    for number in range(100):
+        made.add(Event(chunk(str(number))))
+    assert made.full()
+    got: list[Event] = []
+    while len(got) < 100:
+        got += await reader.take()
+    assert [one.message.artifact_update.artifact.parts[0].text for one in got] == [str(n) for n in range(100)]
+    made.reopen()
+    asyncio.get_running_loop().call_soon(made.end)
+    assert not await reader.take()
+    assert not made.full()
+
+
+async def test_readers_end_with_the_feed_once_they_have_read_it_all() -> None:
+    made = log()
+    for error in (None, A2AError(Reason.INTERNAL_ERROR)):
+        made.reopen()
+        reader = made.reader(made.last)
+        made.add(Event(chunk("a")))
+        made.stop(error)
+        assert len(await reader.take()) == 1
+        if error is None:
+            assert not await reader.take()
+        else:
+            with pytest.raises(A2AError):
+                await reader.take()
+        reader.close()

@@ -26,8 +26,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
 from a2a_bridge.stores.memory import MemoryStore
 from tests.agents import ScriptedAgent
-from tests.gateway.legacy_agent import LegacyAgent, served, session
-from tests.gateway.legacy_client import Failed, LegacyClient, sending
+from tests.gateway.legacy_client import Failed, LegacyAgent, LegacyClient, sending, served, session
 from tests.patience import PATIENCE
 from tests.sites import site
 

@@ -26,8 +26,7 @@ from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports.jsonrpc import BINDING
 from tests.agents import ScriptedAgent
-from tests.gateway.legacy_agent import PARTS, LegacyAgent, served, session
-from tests.gateway.legacy_client import Failed, LegacyClient, sending
+from tests.gateway.legacy_client import PARTS, Failed, LegacyAgent, LegacyClient, sending, served, session
 from tests.patience import PATIENCE
 
 V0_1 = by_version("0.1")

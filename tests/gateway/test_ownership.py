@@ -27,7 +27,7 @@ from a2a_bridge.push import PushOptions
 from a2a_bridge.stores import StoreOptions, open_store
 from a2a_bridge.testing.probe import Probe
 from tests.patience import PATIENCE
-from tests.push.receiver import receiving
+from tests.push.delivery_scene import receiving
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 

@@ -27,7 +27,7 @@ from a2a_bridge.testing.probe import Probe
 from tests.agents import ScriptedAgent
 from tests.gateway.sharing_scene import QUICK, context, read, sending
 from tests.patience import PATIENCE
-from tests.push.receiver import Receiver, receiving
+from tests.push.delivery_scene import Receiver, receiving
 from tests.resume.scripted import Log, became, begun, chunk
 
 COMPLETED = "TASK_STATE_COMPLETED"

@@ -24,7 +24,7 @@ from a2a_bridge.push.secrets import MASK
 from a2a_bridge.stores import open_store
 from a2a_bridge.stores.ports import Store
 from tests.patience import PATIENCE
-from tests.push.receiver import Receiver, receiving
+from tests.push.delivery_scene import Receiver, receiving
 
 BASE = "https://gateway.example"
 ALLOWED = PushOptions(allow=("127.0.0.1",), first=0.001, longest=0.01, trip=1000)

@@ -23,7 +23,7 @@ from a2a_bridge.push import PushOptions
 from tests.agents import ScriptedAgent
 from tests.gateway.raw_echo import chained
 from tests.patience import PATIENCE
-from tests.push.receiver import receiving
+from tests.push.delivery_scene import receiving
 
 EVERYTHING = [
     interface(binding, version=version)

@@ -16,7 +16,7 @@ from a2a_bridge.codec.values import LENGTH_WIRE, tag
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.dialects.unmapped import messages_in
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from tests.gateway.newer_peers import between
+from tests.gateway.raw_echo import between
 
 JSON = ("JSONRPC", "HTTP+JSON")
 LATER: Any = {"a": [1, None, "ü", {"text": ""}], "n": 9007199254740993, "metadata": {"x": []}}

@@ -11,6 +11,7 @@ import pytest
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.hosting import Event, Run
 from tests.agents import EchoAgent, ScriptedAgent, SlowAgent
+from tests.calls_per_call import EVENTS, rows
 from tests.hosting.scene import (
     AUTH,
     CANCELED,
@@ -203,3 +204,25 @@ async def test_a_message_that_is_being_looked_at_while_the_engine_closes_begins_
         await sending
     assert talk.engine.live == 0
     assert (await talk.list()).total_size == 1
+
+
+# What one call costs a server in frames of our own functions. The limits are a little above the numbers of
+
+
+@pytest.mark.parametrize(
+    ("row", "frames", "tasks"),
+    [
+        ("message", 80, 1),
+        ("message, 0.3, blocking", 86, 1),
+        ("task", 176, 2),
+        ("GetTask", 78, 1),
+        ("gateway to gRPC", 105, 2),
+        (f"SSE, {EVENTS} events", 24 * EVENTS, 2),
+    ],
+)
+async def test_the_frames_of_a_call(row: str, frames: int, tasks: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        count = await rows()[row]()
+    # Below these the counter itself would be broken.
+    assert 40 < count.ours <= frames
+    assert count.tasks <= tasks

@@ -13,7 +13,6 @@ from a2a_bridge.hosting import Engine, Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore
 from tests.agents import EchoAgent, ScriptedAgent
-from tests.hosting.hand_clock import HandClock
 from tests.hosting.scene import (
     ALICE,
     AUTH,
@@ -26,6 +25,7 @@ from tests.hosting.scene import (
     SUBMITTED,
     WORKING,
     Gate,
+    HandClock,
     Talk,
     agent_of,
     gated,

@@ -14,8 +14,7 @@ from tests.equivalence.scenarios import SCENARIOS
 from tests.equivalence.stack import BINDINGS, stack
 from tests.equivalence.talk import Talk
 from tests.interop import deviations as known
-from tests.interop.deviations import CLIENT_DROPS_DETAILS, Deviation, Lines, differences
-from tests.interop.peers import ALL_BINDINGS, Peer
+from tests.interop.deviations import ALL_BINDINGS, CLIENT_DROPS_DETAILS, Deviation, Lines, Peer, differences
 from tests.interop.sdk_client import sdk_client
 from tests.patience import PATIENCE
 

@@ -22,8 +22,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cli.commands import ANY_PORT, serving
 from tests.equivalence.scenarios import SCENARIOS
 from tests.equivalence.talk import Talk
-from tests.interop.deviations import CLIENT_DROPS_DETAILS, Lines, differences
-from tests.interop.peers import ALL_BINDINGS, Peer
+from tests.interop.deviations import ALL_BINDINGS, CLIENT_DROPS_DETAILS, Lines, Peer, differences
 from tests.interop.sdk_client import sdk_client
 from tests.matrix.versions import CLIENTS, OURS, Side, expected_differences
 from tests.patience import PATIENCE

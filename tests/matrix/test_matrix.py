@@ -17,8 +17,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.equivalence.agent import scripted_agent
 from tests.equivalence.scenarios import SCENARIOS
 from tests.equivalence.talk import Talk
-from tests.interop.deviations import Lines, differences
-from tests.interop.peers import Peer
+from tests.interop.deviations import Lines, Peer, differences
 from tests.interop.sdk_client import sdk_client
 from tests.matrix.cells import CELLS, Cell, deviations, of
 from tests.patience import PATIENCE

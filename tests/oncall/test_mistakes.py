@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cli.commands import command
-from tests.oncall.files import places
-from tests.oncall.rows import Mistake, check_fix, check_parts
+from tests.oncall.rows import Mistake, check_fix, check_parts, places
 
 SERVE, GATEWAY = "serve {agent} {any} ", "gateway http://{nobody} {any} "
 TLS = "--ssl-certfile {folder}/server.pem "

@@ -20,12 +20,10 @@ from a2a_bridge.auth import KeyFile
 from tests.auth.identity_provider import AUDIENCE, Provider, new_key, provider_running
 from tests.certificates import new_identity
 from tests.cli.commands import ANY_PORT, command
-from tests.oncall.files import NOBODY, places
-from tests.oncall.rows import Fault
-from tests.oncall.running import run
+from tests.oncall.rows import NOBODY, Fault, places, run
 from tests.oncall.scene import Scene
 from tests.patience import PATIENCE
-from tests.push.receiver import receiving
+from tests.push.delivery_scene import receiving
 
 SEEN = tuple[int, str]
 REFUSED, CALLS = "a2a_bridge_rejected_requests_total", "a2a_bridge_requests_total"

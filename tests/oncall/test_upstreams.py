@@ -15,9 +15,7 @@ import pytest
 
 from tests.certificates import new_identity
 from tests.cli.commands import command
-from tests.oncall.files import NOBODY, places
-from tests.oncall.rows import Fault, Mistake, check_fix, check_parts
-from tests.oncall.running import run
+from tests.oncall.rows import NOBODY, Fault, Mistake, check_fix, check_parts, places, run
 from tests.oncall.scene import Behind, Scene, behind
 from tests.patience import PATIENCE
 from tests.signing.scene import new_key

@@ -17,8 +17,19 @@ from a2a_bridge.push import DeliveryWorker
 from a2a_bridge.push.ssrf_policy import target_of
 from a2a_bridge.stores.ports import OutboxEntry, Store
 from a2a_bridge.testing.store_scene import COMPLETED, HERE
-from tests.push.delivery_scene import Broken, author, config, delivering, memory, options, register, until
-from tests.push.receiver import PATIENCE, Posted, receiving
+from tests.push.delivery_scene import (
+    PATIENCE,
+    Broken,
+    Posted,
+    author,
+    config,
+    delivering,
+    memory,
+    options,
+    receiving,
+    register,
+    until,
+)
 from tests.push.test_fair_queue import Clock
 
 SECRET = "s3cret"  # noqa: S105

@@ -21,7 +21,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.secrets import redact
 from tests.agents import ScriptedAgent
 from tests.gateway.test_versions import asking
-from tests.push.receiver import PATIENCE, Receiver, receiving
+from tests.push.delivery_scene import PATIENCE, Receiver, receiving
 from tests.push.test_webhooks_by_version import check, finished
 from tests.push.version_scene import ALLOWED
 

@@ -9,7 +9,7 @@ import pytest
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.dialects import V0_3
 from tests.peers.processes import AGENTS, started
-from tests.push.receiver import receiving
+from tests.push.delivery_scene import receiving
 from tests.push.test_webhooks_by_version import check, finished, hook, register, said
 from tests.push.version_scene import bridged
 

@@ -14,8 +14,7 @@ from standardwebhooks import WebhookVerificationError
 
 from a2a_bridge.push.notification import LIFETIME, Signer
 from a2a_bridge.testing.each import each
-from tests.push.delivery_scene import author, delivering, register
-from tests.push.receiver import receiving
+from tests.push.delivery_scene import author, delivering, receiving, register
 
 HEADER = "x-a2a-notification-signature"
 

@@ -7,7 +7,7 @@ import pytest
 from a2a_bridge.push.secrets import MASK
 from a2a_bridge.testing.each import each
 from tests.agents import ScriptedAgent
-from tests.push.receiver import Posted, Receiver, receiving
+from tests.push.delivery_scene import Posted, Receiver, receiving
 from tests.push.version_scene import Front, bridged, hosted
 
 WORD = {"0.3": "completed", "1.0": "TASK_STATE_COMPLETED"}

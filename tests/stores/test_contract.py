@@ -2,13 +2,19 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import psycopg
 import pytest
 
-from a2a_bridge.stores import StoreOptions, open_store
+from a2a_bridge.stores import MemoryStore, StoreOptions, open_store
 from a2a_bridge.stores.ports import Store
-from a2a_bridge.testing.contracts import DurableStoreContract, SharedStoreContract
+from a2a_bridge.testing.contracts import (
+    DurableOutboxContract,
+    DurableStoreContract,
+    OutboxContract,
+    SharedStoreContract,
+)
 from tests.patience import PATIENCE
 
 
@@ -50,4 +56,50 @@ class TestPostgresStore(SharedStoreContract):
     @asynccontextmanager
     async def beside(self, store: Store) -> AsyncIterator[Store]:
         async with open_store(self.url, StoreOptions(lease=600.0, ack_timeout=PATIENCE)) as other:
+            yield other
+
+
+# Outboxes pass the contract of the delivery worker: in memory, in SQLite, in PostgreSQL.
+
+
+class TestMemory(OutboxContract):
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Store]:
+        yield MemoryStore()
+
+
+class TestSqlite(DurableOutboxContract):
+    @pytest.fixture(autouse=True)
+    def _somewhere(self, sqlite_url: str, copied: Callable[[str], str]) -> None:
+        self._url = sqlite_url
+        self._copied = copied
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Store]:
+        async with open_store(self._url) as store:
+            yield store
+
+    @asynccontextmanager
+    async def survivor(self, store: Store) -> AsyncIterator[Store]:
+        async with open_store(self._copied(self._url)) as other:
+            yield other
+
+
+class TestPostgres(DurableOutboxContract):
+    @pytest.fixture(autouse=True)
+    def _somewhere(self, postgres_url: str) -> None:
+        self._url = postgres_url
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Store]:
+        async with open_store(self._url) as store:
+            yield store
+
+    @asynccontextmanager
+    async def survivor(self, store: Store) -> AsyncIterator[Store]:
+        async with open_store(self._url) as other:
+            # The action of the others after a missing heartbeat.
+            one: Any = store
+            with psycopg.connect(self._url, autocommit=True) as connection:
+                connection.execute("DELETE FROM replicas WHERE id = %s", [one._beside.me])
             yield other

@@ -19,7 +19,7 @@ from a2a_bridge.stores import StoreOptions, open_store, row_format
 from a2a_bridge.stores.memory import MemoryStore
 from a2a_bridge.stores.sql.store import open_sql_store
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, INPUT, Author, found, made, rest
-from tests.hosting.test_turns import Busy
+from tests.hosting.test_follow_ups import Busy
 from tests.patience import PATIENCE
 
 

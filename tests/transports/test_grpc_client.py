@@ -22,8 +22,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from a2a_bridge_transports.grpc import BINDING
 from a2a_bridge_transports.grpc import client as client_side
-from tests.transports.grpc_relay import relaying
-from tests.transports.grpc_scene import PATIENCE, SERVICE, dialling
+from tests.transports.grpc_scene import PATIENCE, SERVICE, dialling, relaying
 
 REQUEST = hub.GetTaskRequest(id="t")
 SUBSCRIBE = hub.SubscribeToTaskRequest(id="t")

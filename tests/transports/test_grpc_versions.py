@@ -23,7 +23,7 @@ from a2a_bridge.testing.samples import every_error, minimal
 from a2a_bridge.testing.service_contract import assert_same_error, invoke
 from a2a_bridge_transports.grpc import BINDING, add_to_server
 from tests.transports.grpc_scene import channel, details_of, dialling, finished, hosting, rejected
-from tests.transports.older import NOTE, OLD, OLDER, PACKAGE
+from tests.transports.http_peer import NOTE, OLD, OLDER, PACKAGE
 
 ALL = (V1_0, OLD, OLDER)
 NEW = "/lf.a2a.v1.A2AService/"

@@ -16,7 +16,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from a2a_bridge_transports._http.asgi import AsgiHost
 from a2a_bridge_transports._http.host import HttpHost
-from tests.transports.http_peer import http, peering
+from tests.transports.http_peer import METHODS, OLD, OLDER, http, peering
 from tests.transports.http_scene import (
     BINDINGS,
     MESSAGE,
@@ -29,7 +29,6 @@ from tests.transports.http_scene import (
     request,
     update,
 )
-from tests.transports.older import METHODS, OLD, OLDER
 
 ALL = (V1_0, OLD, OLDER)
 NEW_NAMES = {operation: operation.name for operation in METHODS}

@@ -15,7 +15,7 @@ from a2a_bridge_tools import playground
 from a2a_bridge_tools.playground.exchange import KEPT, LONGEST, History
 from a2a_bridge_tools.playground.page import Access
 from tests.cli.commands import ANY_PORT, command, serving
-from tests.tools.playground.browser_api import api_of, message
+from tests.tools.playground.browser import api_of, message
 
 DEMO = ("server", *ANY_PORT, "--ui")
 
