@@ -1,10 +1,14 @@
-"""HTTP servers of aiohttp in this process: agents, webhooks and proxies of plain HTTP. No tests."""
+"""Servers in this process: of plain HTTP for agents, webhooks and proxies, and of a service. No tests."""
 
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from aiohttp import web
+
+from a2a_bridge.bindings.binding import HostOptions, ListenAddress, find
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import V1_0, Dialect
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -28,3 +32,22 @@ async def site(
         yield f"{'https' if tls else 'http'}://{host}:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def listening(
+    service: Service,
+    binding: str,
+    dialects: Sequence[Dialect] = (V1_0,),
+    options: HostOptions | None = None,
+    path: str = "",
+) -> AsyncIterator[ListenAddress]:
+    """The address of a started host with a service on one binding."""
+    found = find(binding)
+    host = found.host(ListenAddress(), options or HostOptions())
+    found.mount(host, path, service, dialects)
+    await host.start()
+    try:
+        yield host.address
+    finally:
+        await host.drain(0)

@@ -391,7 +391,15 @@ def test_the_help_of_a_server_fits_on_a_screen(name: str) -> None:
     text = shown(name, "--help")
     assert len(text.splitlines()) <= 60
     assert "A2A_BRIDGE_" not in text
-    for shown_flag in ("--http", "--grpc", "--public-url", "--store", "--config", "--log-level", "--help-all"):
+    for shown_flag in (
+        "--http",
+        "--grpc",
+        "--public-url",
+        "--store",
+        "--config",
+        "--log-level",
+        "--help-all",
+    ):
         assert f"  {shown_flag} " in text
     assert "--drain-window" not in text
     assert [line for line in text.splitlines() if line in ("Listen:", "Card:", "Store:", "Limits:")]

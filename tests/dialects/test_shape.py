@@ -1,15 +1,13 @@
 """The compiler of tables of JSON members: when it compiles, and its functions in tracebacks."""
 
 import linecache
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import pytest
 
 from a2a_bridge import interface
-from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, find
+from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.codec import DecodeError, dumps, loads
 from a2a_bridge.codec.plan import Source
 from a2a_bridge.core import operations as ops
@@ -39,6 +37,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Struct, Value
 from a2a_bridge.testing.each import each
 from a2a_bridge.testing.service_contract import invoke
+from tests.sites import listening
 
 
 def artifact() -> Any:
@@ -279,18 +278,6 @@ class Rejecting:
         return reject_stream(self._error)
 
 
-@asynccontextmanager
-async def mounted(error: A2AError, dialect: Any, kind: Any) -> AsyncIterator[str]:
-    binding = find(kind.name)
-    host = binding.host(ListenAddress("127.0.0.1", 0), HostOptions())
-    binding.mount(host, "/", Rejecting(error), [dialect])
-    await host.start()
-    try:
-        yield str(host.address)
-    finally:
-        await host.drain(0)
-
-
 async def told(error: A2AError, dialect: Any, kind: Any, operation: Any) -> A2AError:
     """The error as a caller of a version receives it."""
     request = operation.request()
@@ -302,7 +289,7 @@ async def told(error: A2AError, dialect: Any, kind: Any, operation: Any) -> A2AE
         request.task_id, request.id, request.url = "t", "v0.1", "https://hook.example/"
     else:
         request.id = "t"
-    async with mounted(error, dialect, kind) as address:
+    async with listening(Rejecting(error), kind.name, [dialect], path="/") as address:
         target = interface(
             kind.name, address if kind.name == "GRPC" else f"http://{address}/", version=dialect.version
         )
@@ -340,7 +327,10 @@ async def test_a_member_has_the_name_of_the_version_on_the_wire_only(
 async def test_callers_of_http_json_in_the_shape_of_json_rpc_get_its_names() -> None:
     message = {"kind": "message", "messageId": "m", "role": "user", "parts": []}
     error = missing_members_error(["message.parts", f"{INLINE}.url"])
-    async with mounted(error, V0_3, HTTP_JSON) as address, aiohttp.ClientSession() as session:
+    async with (
+        listening(Rejecting(error), "HTTP+JSON", [V0_3], path="/") as address,
+        aiohttp.ClientSession() as session,
+    ):
         url = f"http://{address}/v1/message:send"
         async with session.post(url, json={"message": message}) as answer:
             body = await answer.json()

@@ -1,14 +1,13 @@
 """The upstream's card with our addresses and without signatures; everything else unchanged."""
 
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from a2a_bridge import agent, serve
-from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, find
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import decoder, encoder, missing_required
 from a2a_bridge.core import operations as ops
@@ -32,6 +31,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from a2a_bridge.testing.probe import Probe, answering
 from tests.patience import PATIENCE
+from tests.sites import listening
 
 WIRE = {
     "name": "Bank",
@@ -316,7 +316,8 @@ async def test_headers_of_callers_go_where_the_operators_go(kind: str, credentia
     probe.on_unary = answering(hub.Task(id="t"))
     options = DialOptions(parameters={"x-key": "k"}, forward=DialOptions().forward | {"x-own"})
     sent = {"authorization": "Bearer theirs", "x-own": "o", "traceparent": "00-1"}
-    async with mounted(probe, kind) as url:
+    async with listening(probe, kind) as address:
+        url = str(address) if kind == "GRPC" else f"http://{address}"
         one = Candidate(interface(kind, url), V1_0, credentials=credentials)
         async with dial(one, options) as service:
             context = CallContext(parameters=sent)
@@ -325,19 +326,6 @@ async def test_headers_of_callers_go_where_the_operators_go(kind: str, credentia
     heard = {name: call.context.parameters.get(name) for name in ("x-key", *sent)}
     personal = {"x-key": "k", **sent} if credentials else {"traceparent": "00-1"}
     assert {name: value for name, value in heard.items() if value} == personal
-
-
-@asynccontextmanager
-async def mounted(service: Probe, kind: str) -> AsyncIterator[str]:
-    """A service on a socket; the URL of the binding."""
-    binding = find(kind)
-    host = binding.host(ListenAddress(), HostOptions())
-    binding.mount(host, "", service, [V1_0])
-    await host.start()
-    try:
-        yield str(host.address) if kind == "GRPC" else f"http://{host.address}"
-    finally:
-        await host.drain(0)
 
 
 @each(

@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, find
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
@@ -16,6 +15,7 @@ from a2a_bridge.gateway import dial_failover
 from a2a_bridge.testing.contracts import ServiceContract
 from tests.calls_per_event import Count, engine, gateway
 from tests.patience import PATIENCE
+from tests.sites import listening
 
 OPTIONS = DialOptions()
 
@@ -23,15 +23,9 @@ OPTIONS = DialOptions()
 @asynccontextmanager
 async def mounted(binding: str, service: Service) -> AsyncIterator[Candidate]:
     """A service on a socket of its own, as a candidate to dial."""
-    found: Any = find(binding)
-    host = found.host(ListenAddress(), HostOptions())
-    found.mount(host, "", service, [V1_0])
-    await host.start()
-    try:
-        url = str(host.address) if binding == "GRPC" else f"http://{host.address}/"
+    async with listening(service, binding) as address:
+        url = str(address) if binding == "GRPC" else f"http://{address}/"
         yield Candidate(interface(binding, url), V1_0)
-    finally:
-        await host.drain(0)
 
 
 class GatewayContract(ServiceContract):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress
+from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.cards.read import parse_bytes
 from a2a_bridge.codec import dumps
@@ -24,10 +24,10 @@ from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.hosting import Engine
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_transports.jsonrpc import BINDING
 from tests.agents import ScriptedAgent
 from tests.gateway.legacy_client import PARTS, Failed, LegacyAgent, LegacyClient, sending, served, session
 from tests.patience import PATIENCE
+from tests.sites import listening
 
 V0_1 = by_version("0.1")
 assert V0_1 is not None
@@ -36,13 +36,9 @@ assert V0_1 is not None
 @asynccontextmanager
 async def mounted(service: Service) -> AsyncIterator[str]:
     """A service for callers of all versions at one URL."""
-    host = BINDING.host(ListenAddress("127.0.0.1", 0), HostOptions())
-    BINDING.mount(host, "", compose(service, *build_legacy(KNOWN).middleware, stream_compat(KNOWN)), KNOWN)
-    await host.start()
-    try:
-        yield f"http://127.0.0.1:{host.address.port}/"
-    finally:
-        await host.drain(0)
+    whole = compose(service, *build_legacy(KNOWN).middleware, stream_compat(KNOWN))
+    async with listening(whole, "JSONRPC", KNOWN) as address:
+        yield f"http://{address}/"
 
 
 @asynccontextmanager

@@ -25,7 +25,7 @@ from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions
 from a2a_bridge.stores import StoreOptions, open_store
-from a2a_bridge.testing.probe import Probe
+from a2a_bridge.testing.probe import Probe, answering
 from tests.patience import PATIENCE
 from tests.push.delivery_scene import receiving
 
@@ -219,10 +219,7 @@ async def test_an_agent_that_answers_with_a_task_of_somebody_else(bridge: Bridge
     """As agents do that know a message by its id: all callers are one caller to them."""
     probe = Probe()
 
-    async def same(call: Call[Any, Any]) -> Any:
-        return hub.SendMessageResponse(task=hub.Task(id="t", context_id="c"))
-
-    probe.on_unary = same
+    probe.on_unary = answering(hub.SendMessageResponse(task=hub.Task(id="t", context_id="c")))
     service = Ownership(probe, Owners(Tasks()))
     assert (await service.unary(_call(SEND_MESSAGE, message("x"), "ann"))).task.id == "t"
     assert (await service.unary(_call(SEND_MESSAGE, message("x"), "ann"))).task.id == "t"

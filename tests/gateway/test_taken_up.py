@@ -14,7 +14,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.operations import GET_TASK, SUBSCRIBE_TO_TASK
 from a2a_bridge.core.service import Event
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.probe import Probe, yielding
+from a2a_bridge.testing.probe import Probe, answering, yielding
 from tests.gateway.sharing_scene import (
     PATIENCE,
     QUICK,
@@ -250,9 +250,6 @@ async def test_first_events_of_subscriptions_respect_back_pressure() -> None:
 
 @pytest.mark.parametrize("reason", [Reason.TASK_NOT_FOUND, Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED])
 async def test_rejections_of_the_agent_during_a_break_are_returned(reason: Reason) -> None:
-    async def reject(call: Any) -> Any:
-        raise A2AError(reason)
-
     log = Log(*whole(4)[:3], numbered=False)
     agent = Shaky(log, 3)
     async with sharing(agent) as service:
@@ -260,7 +257,7 @@ async def test_rejections_of_the_agent_during_a_break_are_returned(reason: Reaso
         await anext(stream)
         agent.service = rejecting = Probe()
         rejecting.on_stream = yielding(A2AError(reason))
-        rejecting.on_unary = reject
+        rejecting.on_unary = answering(A2AError(reason))
         with pytest.raises(A2AError) as caught:
             await rest(stream)
     assert caught.value.reason is reason

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, find
+from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import Call
@@ -24,6 +24,7 @@ from tests.hosting.scene import agent_of
 from tests.identity import says
 from tests.patience import PATIENCE
 from tests.push.version_scene import Front, bridged, hosted, served
+from tests.sites import listening
 
 WORKING = hub.TASK_STATE_WORKING
 
@@ -217,15 +218,11 @@ def status(state: Any = WORKING, *, final: bool | None = None) -> hub.StreamResp
 @asynccontextmanager
 async def old_agent(probe: Probe) -> AsyncIterator[Front]:
     """A gateway to an agent that sends the events of the probe in 0.3, unchanged."""
-    binding = find("JSONRPC")
-    host: Any = binding.host(ListenAddress(), HostOptions())
-    binding.mount(host, "", probe, [V0_3])
-    await host.start()
-    try:
-        async with bridged(Front(f"http://{host.address}/").candidate("0.3")) as front:
-            yield front
-    finally:
-        await host.drain(0)
+    async with (
+        listening(probe, "JSONRPC", [V0_3]) as address,
+        bridged(Front(f"http://{address}/").candidate("0.3")) as front,
+    ):
+        yield front
 
 
 @asynccontextmanager

@@ -29,7 +29,7 @@ from a2a_bridge.middleware import spans
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import StoreOptions
 from a2a_bridge.stores.memory import MemoryStore
-from a2a_bridge.testing.probe import Probe
+from a2a_bridge.testing.probe import Probe, answering
 from a2a_bridge_tools.client.recording import calls_of, lines_of
 from a2a_bridge_transports._http.session import Exchanger
 from a2a_bridge_transports._http.sse import Decoder
@@ -308,10 +308,7 @@ def test_names_of_callers_count_by_their_length() -> None:
 async def test_spans_of_tasks_with_long_ids_are_not_remembered(length: int, known: bool) -> None:
     agent, task_id = Probe(), "x" * length
 
-    async def answer(_: object) -> hub.SendMessageResponse:
-        return hub.SendMessageResponse(task=hub.Task(id=task_id))
-
-    agent.on_unary = answer
+    agent.on_unary = answering(hub.SendMessageResponse(task=hub.Task(id=task_id)))
     traced = spans.Traced(agent, TracerProvider().get_tracer("test"))
     trace = {"traceparent": f"00-{1:032x}-{1:016x}-01", "tracestate": "a=" + "x" * 200}
     await traced.unary(Call(ops.SEND_MESSAGE, hub.SendMessageRequest(), CallContext(parameters=trace)))

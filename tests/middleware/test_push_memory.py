@@ -14,7 +14,7 @@ from a2a_bridge.dialects.unmapped import KEY, read, write
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.push import Registrations, push_memory
-from a2a_bridge.testing.probe import Probe, yielding
+from a2a_bridge.testing.probe import Probe, answering, yielding
 from tests.middleware.scene import ask, send
 
 OLD = Dialect("0.3", V1_0.card, {}, final_events=True)
@@ -155,11 +155,8 @@ async def test_too_long_side_content_is_not_remembered() -> None:
 async def test_a_config_that_was_rejected_is_not_noted() -> None:
     agent = Agent()
 
-    async def reject(call: Call[Any, Any]) -> Any:
-        raise A2AError(Reason.TASK_NOT_FOUND)
-
     probe = Probe()
-    probe.on_unary = reject
+    probe.on_unary = answering(A2AError(Reason.TASK_NOT_FOUND))
     with pytest.raises(A2AError):
         await ask(
             push_memory(agent.known, [OLD])(probe),

@@ -21,7 +21,7 @@ from a2a_bridge.dialects.annotation import (
 from a2a_bridge.middleware import validate
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.probe import Probe, yielding
+from a2a_bridge.testing.probe import Probe, answering, yielding
 from tests.middleware.scene import ask, send, subscribe
 
 OLD = Dialect("0.3", V1_0.card, {}, final_events=True)
@@ -125,10 +125,7 @@ async def test_the_status_is_asked_for_when_only_artifacts_came() -> None:
 async def test_an_unknown_status_is_no_failure() -> None:
     probe = Probe()
 
-    async def on_unary(call: Call[Any, Any]) -> Any:
-        raise A2AError(Reason.TASK_NOT_FOUND)
-
-    probe.on_unary = on_unary
+    probe.on_unary = answering(A2AError(Reason.TASK_NOT_FOUND))
     got = await streamed(probe, artifact())
     assert got[1].status_update.status.state == hub.TASK_STATE_UNSPECIFIED
     assert read_final(got[1].status_update) is True
@@ -237,11 +234,8 @@ async def test_lists_of_configs_are_whole() -> None:
 
 
 async def test_a_list_without_an_end_is_rejected() -> None:
-    async def endless(call: Call[Any, Any]) -> Any:
-        return hub.ListTaskPushNotificationConfigsResponse(next_page_token="more")  # noqa: S106
-
     probe = Probe()
-    probe.on_unary = endless
+    probe.on_unary = answering(hub.ListTaskPushNotificationConfigsResponse(next_page_token="more"))  # noqa: S106
     with pytest.raises(A2AError) as caught:
         await ask(stream_compat([OLD])(probe), listing())
     assert caught.value.reason is Reason.INVALID_AGENT_RESPONSE

@@ -13,6 +13,7 @@ from a2a_bridge.core.errors import A2AError, Reason, Violation
 from a2a_bridge.dialects import KNOWN, V0_3, V1_0
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import answering, yielding
 from tests.transports import grpc_scene
 from tests.transports.http_peer import http, peering
 from tests.transports.http_scene import Scripted, ask, dialling, frame, hosting, request
@@ -157,11 +158,13 @@ DETAILS = [{"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolatio
 async def test_error_data_of_0_3_has_a_type_that_the_caller_reads(
     headers: dict[str, str], version: str, data: type
 ) -> None:
-    async def unary(_: Call[Any, Any]) -> Any:
-        raise A2AError(Reason.INVALID_PARAMS, "no", violations=[Violation("f", "is odd")])
-
     params = {"message": {"kind": "message", "messageId": "m", "role": "user", "parts": []}}
-    async with hosting(Scripted(on_unary=unary), dialects=KNOWN) as host:
+    async with hosting(
+        Scripted(
+            on_unary=answering(A2AError(Reason.INVALID_PARAMS, "no", violations=[Violation("f", "is odd")]))
+        ),
+        dialects=KNOWN,
+    ) as host:
         raw = request("POST", "/", frame("message/send", params), version=version, **headers)
         error = (await ask(host, raw)).json()["error"]
         assert type(error["data"]) is data
@@ -264,11 +267,10 @@ async def test_a_caller_that_drops_long_lines_gets_the_first_task_without_its_hi
         id="t", context_id="c", history=[message], status=hub.TaskStatus(state=hub.TASK_STATE_COMPLETED)
     )
 
-    async def stream(_: Call[Any, Any]) -> Any:
-        yield hub.StreamResponse(task=task)
-
     dialects = [V1_0 if version else V0_3]
-    async with hosting(Scripted(on_stream=stream), dialects=dialects) as host:
+    async with hosting(
+        Scripted(on_stream=yielding(hub.StreamResponse(task=task))), dialects=dialects
+    ) as host:
         if kind == "JSONRPC":
             method = "SubscribeToTask" if version else "tasks/resubscribe"
             raw = request("POST", "/", frame(method, {"id": "t"}), version=version, User_Agent=agent)

@@ -20,8 +20,9 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe
 from tests.patience import PATIENCE
 from tests.resume.cutting import Cutter, cutting
-from tests.resume.scene import Seen, listening, numbered, read, read_until_cut, subscribing
+from tests.resume.scene import Seen, numbered, read, read_until_cut, subscribing
 from tests.resume.scripted import Log
+from tests.sites import listening
 
 CARD = hub.AgentCard(
     name="Scripted",
@@ -62,7 +63,7 @@ async def bridged(
     """The client, `near`, the gateway, `far`, the agent. resumes: whether the card offers to resume."""
     probe = Probe()
     async with AsyncExitStack() as stack:
-        address = await stack.enter_async_context(listening(probe, upstream, agent))
+        address = await stack.enter_async_context(listening(probe, upstream, [agent]))
         far = await stack.enter_async_context(cutting(address.host, address.port))
         agents = [far.address]
         through = reached(front, agents, upstream, caller=caller, agent=agent, replay=replay, resumes=resumes)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, find
+from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.bindings.following import Following, follow_stream
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext, ResponseParameters
@@ -19,6 +19,7 @@ from a2a_bridge.core.service import Event, Service
 from a2a_bridge.dialects import KNOWN, V1_0, BindingKind, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.resume.cutting import PATIENCE, Cutter, cutting
+from tests.sites import listening
 
 Subscribing = Call[hub.SubscribeToTaskRequest, hub.StreamResponse]
 
@@ -45,21 +46,6 @@ def kind_of(binding: str) -> BindingKind[Any, Any]:
 
 
 @asynccontextmanager
-async def listening(
-    service: Service, binding: str, dialect: Dialect = V1_0, options: HostOptions | None = None
-) -> AsyncIterator[ListenAddress]:
-    """A started host with the service."""
-    found = find(binding)
-    host = found.host(ListenAddress(), options or HostOptions())
-    found.mount(host, "", service, [dialect])
-    await host.start()
-    try:
-        yield host.address
-    finally:
-        await host.drain(0)
-
-
-@asynccontextmanager
 async def dialling(address: str, binding: str, dialect: Dialect = V1_0) -> AsyncIterator[Service]:
     """A client side of ours."""
     url = address if binding == "GRPC" else f"http://{address}"
@@ -74,7 +60,7 @@ async def through_a_cutter(
 ) -> AsyncIterator[tuple[Service, Cutter]]:
     """A client side of a served service, and the proxy between them."""
     async with AsyncExitStack() as stack:
-        address = await stack.enter_async_context(listening(service, binding, dialect))
+        address = await stack.enter_async_context(listening(service, binding, [dialect]))
         cutter = await stack.enter_async_context(cutting(address.host, address.port))
         yield await stack.enter_async_context(dialling(cutter.address, binding, dialect)), cutter
 

@@ -25,8 +25,9 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge_transports._http.asgi import AsgiHost
 from tests.resume.cutting import PATIENCE, Cutter
-from tests.resume.scene import BINDINGS, OLDER, listening, read, subscribing, through_a_cutter
+from tests.resume.scene import BINDINGS, OLDER, read, subscribing, through_a_cutter
 from tests.resume.scripted import TASK, Anew, Log, became, begun, chunk, whole
+from tests.sites import listening
 from tests.transports.grpc_scene import channel, finished
 from tests.transports.http_scene import BINDINGS as HTTP_BINDINGS
 from tests.transports.http_scene import Answer, ask, frame, hosting, request
@@ -307,13 +308,8 @@ async def test_server_sent_events_have_ids(binding: str) -> None:
 
 @http
 async def test_an_event_without_an_id_has_no_such_line(binding: str) -> None:
-    async def script(call: Any) -> AsyncGenerator[Any, None]:
-        yield Event(begun(), "41")
-        yield Event(begun())  # generated on the way
-        yield Event(begun(), "run_1-42")
-
     probe = Probe()
-    probe.on_stream = script
+    probe.on_stream = yielding(Event(begun(), "41"), Event(begun()), Event(begun(), "run_1-42"))
     async with hosting(probe) as host:
         answer = await ask(host, subscription(binding))
     assert fields(answer.body) == [["id=41", "data"], ["data"], ["id=run_1-42", "data"]]
@@ -335,11 +331,8 @@ async def test_a_gap_is_a_header_too(binding: str) -> None:
 async def test_an_id_that_is_none_never_reaches_the_wire(
     binding: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def script(call: Any) -> AsyncGenerator[Any, None]:
-        yield Event(begun(), "1\ndata: forged")
-
     probe = Probe()
-    probe.on_stream = script
+    probe.on_stream = yielding(Event(begun(), "1\ndata: forged"))
     async with hosting(probe) as host:
         answer = await ask(host, subscription(binding))
     assert answer.reason == "INTERNAL_ERROR"
@@ -392,12 +385,8 @@ async def test_grpc_sends_no_metadata_without_ids() -> None:
 
 
 async def test_an_error_after_ids_has_none_in_its_trailers() -> None:
-    async def script(call: Any) -> AsyncGenerator[Any, None]:
-        yield Event(begun(), "1")
-        raise A2AError(Reason.UNAVAILABLE, retry_after=2.0)
-
     probe = Probe()
-    probe.on_stream = script
+    probe.on_stream = yielding(Event(begun(), "1"), A2AError(Reason.UNAVAILABLE, retry_after=2.0))
     async with subscribed(probe) as rpc:
         with pytest.raises(grpc.aio.AioRpcError) as failed:
             await finished(rpc)
@@ -424,7 +413,7 @@ async def test_invalid_ids_are_rejected_alike(binding: str, dialect: Dialect, af
     """Sent as a constant parameter, which our client side does not check."""
     log = Log(*whole(2))
     found = find(binding)
-    async with listening(log, binding, dialect) as address:
+    async with listening(log, binding, [dialect]) as address:
         interface = hub.AgentInterface(
             url=str(address) if binding == "GRPC" else f"http://{address}",
             protocol_binding=binding,

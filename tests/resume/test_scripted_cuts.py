@@ -14,7 +14,7 @@ from a2a_bridge.core.service import Event
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.probe import Probe
+from a2a_bridge.testing.probe import Probe, yielding
 from tests.resume.scene import (
     BINDINGS,
     OLDER,
@@ -146,12 +146,8 @@ async def test_a_gap_in_the_middle_has_the_next_number(binding: str) -> None:
 async def test_callers_that_count_are_not_left_with_wrong_numbers(second: str) -> None:
     events = whole(6)
 
-    async def skipping(call: Any) -> Any:
-        yield Event(events[0], "1")
-        yield Event(events[1], second)
-
     probe = Probe()
-    probe.on_stream = skipping
+    probe.on_stream = yielding(Event(events[0], "1"), Event(events[1], second))
     async with through_a_cutter(probe, "GRPC") as (service, _):
         async with aclosing(numbered(service, subscribing(TASK, extensions=RESUME_URI))) as stream:
             assert (await anext(stream)).id == "1"

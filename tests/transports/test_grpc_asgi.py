@@ -24,6 +24,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
+from a2a_bridge.testing.probe import answering, yielding
 from a2a_bridge_transports._http.asgi import AsgiHost
 from tests.patience import PATIENCE
 from tests.transports.envoy_scene import envoy
@@ -71,11 +72,7 @@ def trailers(data: bytes) -> dict[str, str]:
 
 @pytest.mark.parametrize("media", [WEB, TEXT])
 async def test_grpc_web_on_a_server_without_trailers(media: str) -> None:
-    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
-        yield update("one")
-        yield update("two")
-
-    service = Scripted(on_stream=script)
+    service = Scripted(on_stream=yielding(update("one"), update("two")))
     async with running(application(service)) as url, httpx.AsyncClient(base_url=url) as http:
         (_, task), (flags, end) = await posted(http, GET, ASKED, media, a2a_version="1.0")
         assert hub.Task.FromString(task).id == "7"
@@ -128,10 +125,11 @@ async def test_a_message_that_comes_too_slowly() -> None:
 
 
 async def test_errors_over_grpc_web() -> None:
-    async def fail(_: Call[Any, Any]) -> Any:
-        raise A2AError(Reason.TASK_NOT_FOUND, "no such täsk")
-
-    async with browser(application(Scripted(on_unary=fail), max_body=1000)) as http:
+    async with browser(
+        application(
+            Scripted(on_unary=answering(A2AError(Reason.TASK_NOT_FOUND, "no such täsk"))), max_body=1000
+        )
+    ) as http:
         ((flags, end),) = await posted(http, GET, ASKED)
         assert flags == 0x80
         said = trailers(end)
@@ -237,11 +235,7 @@ async def under_envoy(service: Scripted, **options: Any) -> AsyncIterator[tuple[
 
 @pytest.mark.process
 async def test_grpc_on_a_server_with_trailers() -> None:
-    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
-        yield update("one")
-        raise A2AError(Reason.TASK_NOT_FOUND)
-
-    service = Scripted(on_stream=script)
+    service = Scripted(on_stream=yielding(update("one"), A2AError(Reason.TASK_NOT_FOUND)))
     async with under_envoy(service, max_body=100_000) as (address, app):
         async with channel(address) as spoken:
             task = await spoken.unary_unary(GET)(ASKED, compression=grpc.Compression.Gzip, timeout=PATIENCE)

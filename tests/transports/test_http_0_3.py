@@ -12,6 +12,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import KNOWN, V0_3
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
+from a2a_bridge.testing.probe import yielding
 from tests.transports.http_peer import REQUEST, http, peering
 from tests.transports.http_scene import Answer, Scripted, ask, dialling, frame, hosting, request
 
@@ -29,10 +30,7 @@ def working() -> Scripted:
             return hub.SendMessageResponse(task=task())
         return task() if call.operation.response is hub.Task else call.operation.response()
 
-    async def stream(_: Call[Any, Any]) -> Any:
-        yield hub.StreamResponse(task=task())
-
-    return Scripted(on_unary=unary, on_stream=stream)
+    return Scripted(on_unary=unary, on_stream=yielding(hub.StreamResponse(task=task())))
 
 
 def events(answer: Answer) -> list[Any]:
@@ -229,11 +227,7 @@ async def test_every_number_of_an_event_is_read(kind: str) -> None:
 @pytest.mark.parametrize("method", ["message/stream", "tasks/resubscribe"])
 @pytest.mark.parametrize("params", [{"id": "t", "message": KIND}, {"message": 5, "id": 5}])
 async def test_a_stream_that_is_rejected_is_a_stream_of_one_error(method: str, params: Any) -> None:
-    async def stream(_: Call[Any, Any]) -> Any:
-        raise A2AError(Reason.TASK_NOT_FOUND)
-        yield
-
-    async with hosting(Scripted(on_stream=stream), dialects=KNOWN) as host:
+    async with hosting(Scripted(on_stream=yielding(A2AError(Reason.TASK_NOT_FOUND))), dialects=KNOWN) as host:
         raw = request("POST", "/", frame(method, params), version="", Accept="text/event-stream")
         answer = await ask(host, raw)
         assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
@@ -270,12 +264,8 @@ EVENTS, BOTH = "text/event-stream", "application/json, text/event-stream"
     ],
 )
 async def test_refused_streams(version: str, headers: dict[str, str], media: str) -> None:
-    async def stream(_: Call[Any, Any]) -> Any:
-        raise A2AError(Reason.TASK_NOT_FOUND)
-        yield
-
     method = "SubscribeToTask" if version else "tasks/resubscribe"
-    async with hosting(Scripted(on_stream=stream), dialects=KNOWN) as host:
+    async with hosting(Scripted(on_stream=yielding(A2AError(Reason.TASK_NOT_FOUND))), dialects=KNOWN) as host:
         raw = request("POST", "/", frame(method, {"id": "t"}), version=version, **headers)
         answer = await ask(host, raw)
         assert (answer.status, answer.headers["content-type"]) == (200, media)
@@ -331,11 +321,9 @@ async def test_a_method_of_1_0_without_a_version_names_the_header_to_send() -> N
 
 
 async def test_credentials_and_outages_keep_their_status_where_a_stream_was_asked_for() -> None:
-    async def stream(_: Call[Any, Any]) -> Any:
-        raise A2AError(Reason.UNAUTHENTICATED)
-        yield
-
-    async with hosting(Scripted(on_stream=stream), dialects=KNOWN) as host:
+    async with hosting(
+        Scripted(on_stream=yielding(A2AError(Reason.UNAUTHENTICATED))), dialects=KNOWN
+    ) as host:
         raw = request("POST", "/", frame("message/stream", {"message": KIND}), version="")
         answer = await ask(host, raw)
     assert (answer.status, answer.headers["content-type"]) == (401, "application/json")

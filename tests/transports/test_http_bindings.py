@@ -13,6 +13,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason, Violation
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
+from a2a_bridge.testing.probe import answering
 from tests.transports.http_scene import (
     BINDINGS,
     MESSAGE,
@@ -190,12 +191,19 @@ async def test_bodies_that_are(binding: Variant, media: str) -> None:
 @both
 @pytest.mark.parametrize("reason", list(Reason))
 async def test_every_error(binding: Variant, reason: Reason) -> None:
-    async def fail(_: Call[Any, Any]) -> Any:
-        raise A2AError(
-            reason, "told", violations=[Violation("a.b", "wrong")], metadata={"k": "v"}, retry_after=1.2
+    async with hosting(
+        Scripted(
+            on_unary=answering(
+                A2AError(
+                    reason,
+                    "told",
+                    violations=[Violation("a.b", "wrong")],
+                    metadata={"k": "v"},
+                    retry_after=1.2,
+                )
+            )
         )
-
-    async with hosting(Scripted(on_unary=fail)) as host:
+    ) as host:
         answer = await ask(host, binding.send())
     assert answer.reason == reason.name
     assert answer.headers["retry-after"] == "2"
@@ -212,10 +220,7 @@ async def test_every_error(binding: Variant, reason: Reason) -> None:
 
 @both
 async def test_a_defect_stays_in(binding: Variant, caplog: pytest.LogCaptureFixture) -> None:
-    async def fail(_: Call[Any, Any]) -> Any:
-        raise KeyError("a secret")
-
-    async with hosting(Scripted(on_unary=fail)) as host:
+    async with hosting(Scripted(on_unary=answering(KeyError("a secret")))) as host:
         answer = await ask(host, binding.send())
     assert answer.reason == "INTERNAL_ERROR"
     assert b"secret" not in answer.body
@@ -227,10 +232,7 @@ async def test_a_defect_stays_in(binding: Variant, caplog: pytest.LogCaptureFixt
 async def test_a_cancellation_from_within_is_a_defect(
     binding: Variant, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fail(_: Call[Any, Any]) -> Any:
-        raise asyncio.CancelledError
-
-    async with hosting(Scripted(on_unary=fail)) as host:
+    async with hosting(Scripted(on_unary=answering(asyncio.CancelledError()))) as host:
         answer = await ask(host, binding.send())
     assert answer.reason == "INTERNAL_ERROR"
     assert caplog.records
@@ -265,10 +267,7 @@ async def test_reply_parameters_are_headers(binding: Variant) -> None:
 
 @both
 async def test_each_401_has_a_challenge(binding: Variant) -> None:
-    async def deny(_: Call[Any, Any]) -> Any:
-        raise A2AError(Reason.UNAUTHENTICATED)
-
-    async with hosting(Scripted(on_unary=deny)) as host:
+    async with hosting(Scripted(on_unary=answering(A2AError(Reason.UNAUTHENTICATED)))) as host:
         denied = await ask(host, binding.get("7"))
     assert (denied.status, denied.headers["www-authenticate"]) == (401, 'Bearer realm="a2a"')
 

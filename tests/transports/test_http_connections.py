@@ -20,6 +20,7 @@ from a2a_bridge.bindings.binding import HostOptions, InheritedListener
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import Call
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import yielding
 from a2a_bridge_transports._http import host as host_module
 from a2a_bridge_transports._http import host as http_host
 from a2a_bridge_transports._http.host import HttpHost
@@ -414,11 +415,8 @@ async def test_after_the_grace_nobody_waits_for_clients_that_do_not_read(
 async def test_an_event_that_waits_for_its_reader_is_held_once() -> None:
     size = 8_000_000
 
-    async def large(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
-        yield update("x" * size)
-
     with socket.socket() as client:
-        async with hosting(Scripted(on_stream=large)) as host:
+        async with hosting(Scripted(on_stream=yielding(update("x" * size)))) as host:
             tracemalloc.start()
             try:
                 await silent(host, client)

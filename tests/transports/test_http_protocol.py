@@ -14,6 +14,7 @@ import pytest
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.core.call import Call
 from a2a_bridge.testing.each import each
+from a2a_bridge.testing.probe import answering
 from a2a_bridge_transports._http import protocol
 from a2a_bridge_transports._http.exchange import JSON, Reply, Request
 from a2a_bridge_transports._http.mounts import Mounts
@@ -317,15 +318,12 @@ async def test_idle_connections_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("path", ["/message:send", "/message:stream"])
 async def test_a_client_that_never_reads_is_cut_off(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def answer(_: Call[Any, Any]) -> Any:
-        return reply("x" * 8_000_000)
-
     async def pour(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
         while True:
             yield update("x" * 4000)
 
     monkeypatch.setattr(protocol, "UNREAD", 0.05)
-    service = Scripted(on_unary=answer, on_stream=pour)
+    service = Scripted(on_unary=answering(reply("x" * 8_000_000)), on_stream=pour)
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n"
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -12,6 +12,7 @@ from a2a.utils import errors as sdk_errors
 
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.testing.probe import answering, yielding
 from tests.patience import PATIENCE
 from tests.transports.http_scene import BINDINGS, Scripted, hosting, update
 
@@ -91,14 +92,9 @@ async def test_tasks_and_push_configs(kind: str) -> None:
     ],
 )
 async def test_errors(kind: str, reason: Reason, expected: type[Exception]) -> None:
-    async def fail(_: Call[Any, Any]) -> Any:
-        raise A2AError(reason)
-
-    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
-        yield update("one")
-        raise A2AError(reason)
-
-    service = Scripted(on_unary=fail, on_stream=script)
+    service = Scripted(
+        on_unary=answering(A2AError(reason)), on_stream=yielding(update("one"), A2AError(reason))
+    )
     async with hosting(service) as host, client(f"http://{host.address}", kind, streaming=True) as sdk:
         with pytest.raises(expected):
             await sdk.get_task(a2a_pb2.GetTaskRequest(id="7"))

@@ -17,6 +17,7 @@ from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import answering
 from a2a_bridge_transports._http import protocol
 from a2a_bridge_transports._http.host import HttpHost
 from tests.transports.http_scene import (
@@ -233,13 +234,10 @@ async def test_a_client_that_reads_slowly_is_not_cut_off() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell how much the client has read")
 async def test_a_closed_connection_waits_for_a_slow_reader_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def answer(_: Call[Any, Any]) -> Any:
-        return reply("x" * 8_000_000)
-
     # Of asyncio: the sweep has to decide.
     monkeypatch.setattr(asyncio.constants, "SSL_SHUTDOWN_TIMEOUT", 0.01)
     body = json.dumps({"message": MESSAGE})
-    async with hosting(Scripted(on_unary=answer), options=serving()) as host:
+    async with hosting(Scripted(on_unary=answering(reply("x" * 8_000_000))), options=serving()) as host:
         with await connected(host, "/message:send", body, 4096, Connection="close") as client:
             async with asyncio.timeout(PATIENCE):
                 while not any(one.transport and one.transport.is_closing() for one in host.connections):  # noqa: ASYNC110

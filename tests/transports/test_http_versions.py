@@ -14,6 +14,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects import HTTP_JSON, JSONRPC, V1_0, Dialect, ErrorReply
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
+from a2a_bridge.testing.probe import answering, yielding
 from a2a_bridge_transports._http.asgi import AsgiHost
 from a2a_bridge_transports._http.host import HttpHost
 from tests.transports.http_peer import METHODS, OLD, OLDER, http, peering
@@ -229,10 +230,9 @@ async def test_old_answers_are_application_json() -> None:
 
 
 async def test_old_statuses_and_bodies() -> None:
-    async def missing(_: Call[Any, Any]) -> Any:
-        raise A2AError(Reason.TASK_NOT_CANCELABLE)
-
-    async with hosting(Scripted(on_unary=missing), dialects=ALL) as host:
+    async with hosting(
+        Scripted(on_unary=answering(A2AError(Reason.TASK_NOT_CANCELABLE))), dialects=ALL
+    ) as host:
         answer = await ask(host, REST.send(old=True))
         assert (answer.status, answer.json()["message"]) == (409, "Task cannot be canceled")
         assert answer.json()["error"]["code"] == 409
@@ -246,14 +246,12 @@ async def test_old_statuses_and_bodies() -> None:
 
 @both
 async def test_an_error_inside_an_old_stream(binding: Variant) -> None:
-    async def stream(_: Call[Any, Any]) -> Any:
-        yield update("one")
-        raise A2AError(Reason.UNAVAILABLE, "later")
-
     path = "/" if binding == RPC else "/v1/message:stream"
     body = frame("message/stream", {"message": MESSAGE}) if binding == RPC else {"message": MESSAGE}
     raw = body if isinstance(body, bytes) else json.dumps(body)
-    async with hosting(Scripted(on_stream=stream), dialects=ALL) as host:
+    async with hosting(
+        Scripted(on_stream=yielding(update("one"), A2AError(Reason.UNAVAILABLE, "later"))), dialects=ALL
+    ) as host:
         answer = await ask(host, request("POST", path, raw, version=""))
         *_, last = answer.body.decode().strip().split("\n\n")
         tree = json.loads(last.partition("data: ")[2])

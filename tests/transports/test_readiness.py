@@ -5,7 +5,7 @@ retry times.
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -25,7 +25,8 @@ from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge_transports._http.asgi import AsgiHost
 from a2a_bridge_transports._http.host import HttpHost
 from a2a_bridge_transports.grpc import services
-from tests.resume.scene import BINDINGS, dialling, listening
+from tests.resume.scene import BINDINGS, dialling
+from tests.sites import listening
 from tests.transports.grpc_scene import SERVICE, channel
 from tests.transports.grpc_scene import hosting as grpc_hosting
 from tests.transports.http_peer import peering
@@ -196,10 +197,6 @@ def test_connections_that_wait_are_open_after_a_few_turns(
 async def test_no_keep_alive_after_an_error(path: str) -> None:
     """Its head would be a second one. A server may take long to send the error to a slow client."""
 
-    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
-        raise A2AError(Reason.TASK_NOT_FOUND)
-        yield
-
     heads: list[Any] = []
     sendable = asyncio.Event()
     data = json.dumps(STREAM if path == "/" else {"message": MESSAGE}).encode()
@@ -212,7 +209,9 @@ async def test_no_keep_alive_after_an_error(path: str) -> None:
             asyncio.get_running_loop().call_later(0.1, sendable.set)
             await sendable.wait()
 
-    app = application(Scripted(on_stream=script), HostOptions(keep_alive=0.01))
+    app = application(
+        Scripted(on_stream=yielding(A2AError(Reason.TASK_NOT_FOUND))), HostOptions(keep_alive=0.01)
+    )
     async with asyncio.timeout(PATIENCE):
         await app(post_scope(path), messages.get, put)
     assert len(heads) == 1

@@ -11,12 +11,13 @@ import aiohttp
 import pytest
 
 from a2a_bridge import A2AError, Agent, Client, Reason, Run, agent, interface
-from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, find
+from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.dialects import V0_2_5
 from a2a_bridge.dialects.v0_2_5 import models
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.sites import listening
 
 EXTENDED = hub.AgentCard(name="extended", description="for those who are known", version="1")
 
@@ -37,16 +38,10 @@ async def known(text: str) -> str:
 @asynccontextmanager
 async def mounted(served: Agent) -> AsyncIterator[str]:
     """An agent at /a2a/v1, for callers of 0.2.5 only; its base URL."""
-    binding = find("JSONRPC")
     engine = Engine(served)
-    host = binding.host(ListenAddress("127.0.0.1", 0), HostOptions())
-    binding.mount(host, "/a2a/v1", service_of(engine), [V0_2_5])
-    await host.start()
-    try:
-        yield f"http://{host.address}/a2a/v1"
-    finally:
-        await host.drain(1)
-        await engine.close(1)
+    async with listening(service_of(engine), "JSONRPC", [V0_2_5], path="/a2a/v1") as address:
+        yield f"http://{address}/a2a/v1"
+    await engine.close(1)
 
 
 def request(method: str, **params: Any) -> dict[str, Any]:
