@@ -291,7 +291,7 @@ async def told(error: A2AError, dialect: Any, kind: Any, operation: Any) -> A2AE
         request.id = "t"
     async with listening(Rejecting(error), kind.name, [dialect], path="/") as address:
         target = interface(
-            kind.name, address if kind.name == "GRPC" else f"http://{address}/", version=dialect.version
+            kind.name, str(address) if kind.name == "GRPC" else f"http://{address}/", version=dialect.version
         )
         async with find(kind.name).dial(target, dialect, DialOptions()) as service:
             with pytest.raises(A2AError) as caught:
