@@ -23,7 +23,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 from uuid import uuid4
 from zlib import crc32
@@ -37,6 +37,7 @@ from a2a_bridge.cluster.calls import (
     ReplicaServer,
     decode,
 )
+from a2a_bridge.cluster.locks import ReplicaLocks
 from a2a_bridge.cluster.session import SECONDS, PostgresSession, SessionError, session_name
 from a2a_bridge.cluster.tails import ClusterStore, Committed, Tails
 from a2a_bridge.core.service import Service
@@ -257,14 +258,15 @@ class HeartThread:
 class Cluster:
     """The replicas on one database, including this replica. Create and use it in the loop of the store.
 
-    make_bus: the bus, given a function that returns True while no other replica is known. lease: seconds
-    without a heartbeat after which a replica counts as dead. new_name, new_id: make names of replicas and ids
-    of calls.
+    session, lock_session: for heartbeats and a polling bus, and for locks. make_bus: the bus, given a
+    function that returns True while no other replica is known. lease: seconds without a heartbeat after which
+    a replica counts as dead. new_name, new_id: make names of replicas, and ids of calls and locks.
     """
 
     def __init__(
         self,
         session: PostgresSession,
+        lock_session: PostgresSession,
         make_bus: Callable[[Callable[[], bool]], Bus],
         heart: HeartThread,
         *,
@@ -279,6 +281,7 @@ class Cluster:
         self._bus = make_bus(lambda: self._directory.alone)
         self._membership = Membership(session, self, heart.post, new_name, lease=lease)
         self.me = self._membership.name
+        self._locks = ReplicaLocks(lock_session, lambda: self.me, new_token=new_id)
         #: which of the rows of each counter this replica writes
         self.stripe = stripe_of(self.me, frozenset())
         self._on_death: list[Callable[[], None]] = []
@@ -332,6 +335,7 @@ class Cluster:
         self._closed = True
         if self._tails is not None:
             self._tails.close()
+        await self._locks.close()
         if self._living is not None:
             self._living.cancel()
             await asyncio.wait({self._living})
@@ -348,6 +352,9 @@ class Cluster:
 
     def takes(self, task_id: str, /) -> bool:
         return self._directory.first(task_id) in ("", self.me)
+
+    def lock(self, name: str, /) -> AbstractAsyncContextManager[None]:
+        return self._locks.hold(name)
 
     async def stop(self) -> None:
         if self._server is not None:

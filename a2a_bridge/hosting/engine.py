@@ -35,7 +35,7 @@ from a2a_bridge.hosting.decorator import Agent
 from a2a_bridge.hosting.executor import Run
 from a2a_bridge.hosting.executor_driver import EngineContext
 from a2a_bridge.hosting.identifiers import two_ids
-from a2a_bridge.hosting.limits import TOO_LONG, broken_protocol_error, not_cancelable, too_late
+from a2a_bridge.hosting.limits import TOO_LONG, RunLocks, broken_protocol_error, not_cancelable, too_late
 from a2a_bridge.hosting.live_task import OwnershipLostError
 from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.push_configs import PushConfigs
@@ -97,6 +97,7 @@ class Engine:
             push=push_sender is not None and agent.card.capabilities.push_notifications,
             reply=getattr(agent.executor, "reply", None) if options.idempotent_sends else None,
             find=self._find,
+            locks=RunLocks(self._store.remote).hold,
         )
         self._push = PushConfigs(agent.card, self._store.push_configs, self._snapshot, push_sender)
         self.create_task_push_notification_config = self._push.create_task_push_notification_config
@@ -250,7 +251,7 @@ class Engine:
         context_id = request.message.context_id or context_id
         shown = await run_in_worker(for_agent, request) if context.large else for_agent(request)
         run = Run(shown, context, task_id, context_id)
-        run.find = self._find
+        run.find, run.locks = self._find, self._context.locks
         seconds = self._options.run_timeout or self._options.silence_timeout
         limit: asyncio.Timeout | None = None
         try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Protocol, runtime_checkable
 
 from a2a_bridge.core import messages
@@ -34,6 +35,9 @@ FindTask = Callable[
     [hub.SendMessageRequest | hub.CancelTaskRequest, CallContext, str], Awaitable[hub.Task | None]
 ]
 
+#: the lock of a name
+Lock = Callable[[str], AbstractAsyncContextManager[None]]
+
 _NO_MESSAGE = hub.Message()
 _NO_CONFIGURATION = hub.SendMessageConfiguration()
 
@@ -47,7 +51,17 @@ class Run:
     when a caller cancels the task. The run is also cancelled in the way of asyncio.
     """
 
-    __slots__ = ("_cancelling", "cancelled", "context", "context_id", "find", "request", "task", "task_id")
+    __slots__ = (
+        "_cancelling",
+        "cancelled",
+        "context",
+        "context_id",
+        "find",
+        "locks",
+        "request",
+        "task",
+        "task_id",
+    )
 
     def __init__(
         self,
@@ -66,6 +80,8 @@ class Run:
         self._cancelling: asyncio.Event | None = None
         #: finds other tasks; set by the engine
         self.find: FindTask | None = None
+        #: locks that the runs of an agent share; set by the engine
+        self.locks: Lock | None = None
 
     # ------------------------------------------------------------------ input
 
@@ -120,6 +136,15 @@ class Run:
         if self.find is None:
             return None
         return await self.find(self.request, self.context, task_id)
+
+    def lock(self, name: str) -> AbstractAsyncContextManager[None]:
+        """The lock of a name among all runs of the agent, also on other replicas: `async with` holds it.
+
+        Entering waits until no other run holds it, without a limit of time but those of the run. Runs of one
+        process get it in their order, those of several replicas in no certain order. A replica that dies
+        releases its locks.
+        """
+        return nullcontext() if self.locks is None else self.locks(name)
 
     async def wait_cancelled(self) -> None:
         """Waits until a caller cancels the task."""

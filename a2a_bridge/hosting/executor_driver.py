@@ -20,7 +20,7 @@ from a2a_bridge.core.lifecycle import IllegalTransitionError
 from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.hosting.agent_content import ExecutorError, task_for_agent
-from a2a_bridge.hosting.executor import AgentExecutor, Event, FindTask, Run
+from a2a_bridge.hosting.executor import AgentExecutor, Event, FindTask, Lock, Run
 from a2a_bridge.hosting.limits import RunTimer, Turns, broken_protocol_error
 from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError, begin_with
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
@@ -60,6 +60,8 @@ class EngineContext:
     reply: Callable[[Run], Awaitable[hub.Message]] | None = None
     #: finds other tasks of a caller
     find: FindTask | None = None
+    #: locks that all runs share
+    locks: Lock | None = None
     turns: Turns = field(default_factory=Turns)
 
     @property
@@ -176,7 +178,7 @@ class ExecutorDriver:
 
     def _executor_events(self, send: PendingSend) -> AsyncIterator[Event]:
         engine = self._engine
-        send.run.find = engine.find
+        send.run.find, send.run.locks = engine.find, engine.locks
         events: AsyncIterator[Event]
         if send.resumes:
             events = getattr(engine.executor, "resume")(send.run)  # noqa: B009  optional member

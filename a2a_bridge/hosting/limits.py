@@ -10,13 +10,18 @@ Rules of Turns:
    place in a queue, which one run leaves in each turn: hundreds that begin together, each with long work
    before its first wait, would delay probes, signals and all other calls by the sum of it.
 2. A run that has begun is not held up.
+
+Rules of RunLocks:
+1. A name is free again when its run leaves the block, for whatever reason.
+2. Runs of this process wait for each other first, so that one of them at a time asks the store.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
 from time import monotonic
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -24,7 +29,7 @@ from a2a_bridge.core.event_log import Timer
 from a2a_bridge.core.messages import INTERRUPTED
 from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.ports import Clock
+from a2a_bridge.stores.ports import Clock, Remote
 
 #: a share: seconds of one turn in which further runs may begin
 _SHARE = 0.005
@@ -136,6 +141,33 @@ class Turns:
                 break
         if queue:
             self._begin()  # and so its end comes after the run that leaves now
+
+
+class RunLocks:
+    """Locks by name that the runs of an agent share. remote: the other replicas; None if there are none."""
+
+    def __init__(self, remote: Remote | None) -> None:
+        self._remote = remote
+        #: the lock of a name, and the number of runs that hold it or wait for it
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    @asynccontextmanager
+    async def hold(self, name: str, /) -> AsyncIterator[None]:
+        """Holds the lock of a name while the context is open; waits until no other run holds it."""
+        lock, count = self._locks.get(name) or (asyncio.Lock(), 0)
+        self._locks[name] = lock, count + 1
+        try:
+            async with lock, nullcontext() if self._remote is None else self._remote.lock(name):
+                yield
+        finally:
+            _, count = self._locks[name]
+            if count == 1:
+                del self._locks[name]
+            else:
+                self._locks[name] = lock, count - 1
 
 
 def already_ended(task_id: str) -> A2AError:

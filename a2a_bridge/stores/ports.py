@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from a2a_bridge.bindings.memory import MemoryAccount
@@ -250,6 +251,13 @@ class Remote(Protocol):
 
     def serve(self, service: Service, /) -> None:
         """Answers the calls of other replicas with a service that does not forward them."""
+        ...
+
+    def lock(self, name: str, /) -> AbstractAsyncContextManager[None]:
+        """The lock of a name, which one caller on all replicas holds while its context is open.
+
+        Entering waits until the lock is free, also through an outage of the store. A dead replica holds none.
+        """
         ...
 
     def takes(self, task_id: str, /) -> bool:

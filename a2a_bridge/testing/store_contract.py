@@ -48,6 +48,11 @@ def _base(store: Store) -> StoreBase:
     return store
 
 
+def _lock(store: Store, name: str) -> AbstractAsyncContextManager[None]:
+    assert store.remote is not None
+    return store.remote.lock(name)
+
+
 class DriverContract(OpensStores):
     """Checksums; messages, events of ended tasks and ended tasks that expire."""
 
@@ -367,6 +372,42 @@ class SharedStoreContract(DurableStoreContract):
             assert {type(one) for one in ends} == {Author, VersionConflictError}
             assert sum(one.lost for one in authors) == 1
             assert (await found(store, "t")).last == 2
+
+    async def test_a_lock_has_one_holder_among_all_processes(self, store: Store) -> None:
+        async with self.beside(store) as other:
+            order: list[int] = []
+
+            async def turn(number: int) -> None:
+                async with _lock(store if number % 2 else other, "l"):
+                    order.append(number)
+                    await other.get(HERE, "t")  # others go on meanwhile
+                    order.append(number)
+
+            async with asyncio.timeout(PATIENCE):
+                await asyncio.gather(*(turn(number) for number in range(8)))
+                async with _lock(store, "l"), _lock(other, "another"):
+                    pass
+            assert order[::2] == order[1::2]
+            assert sorted(order[::2]) == list(range(8))
+
+    async def test_a_wait_for_a_lock_that_is_cancelled_leaves_it_free(self, store: Store) -> None:
+        async with self.beside(store) as other, asyncio.timeout(PATIENCE):
+            async with _lock(store, "l"):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.2), _lock(other, "l"):
+                        raise AssertionError("two holders")
+            for one in (other, store):
+                async with _lock(one, "l"):
+                    pass
+
+    async def test_a_lock_of_one_that_was_taken_for_dead_is_free(self, store: Store) -> None:
+        async with (
+            asyncio.timeout(PATIENCE),
+            _lock(store, "l"),
+            self.survivor(store) as other,
+            _lock(other, "l"),
+        ):
+            pass
 
     async def test_who_was_taken_for_dead_has_lost_its_hold(self, store: Store) -> None:
         author = await Author(store).begin("t").sync()

@@ -1,20 +1,21 @@
-"""Conversations: the turns of one chat, their keys, one turn at a time, and how many are remembered.
+"""Conversations: the turns of one chat, their keys, and how many are remembered.
 
 Rules:
 1. A caller chooses the context id. Therefore a conversation is keyed by tenant, principal and context id:
    callers with the same context id share nothing.
-2. Two turns of one conversation at once would lose one of them. The second waits for the first.
-3. Both hold within one process. With replicas, a context belongs to one of them.
+2. Two turns of one conversation at once would lose one of them. The second waits for the first, also on
+   another replica: `ConversationExecutor` holds the lock of the conversation.
+3. States are those of this process. With replicas, a framework that keeps no state of its own elsewhere needs
+   all turns of a context on one of them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Generic, NamedTuple, TypeVar
 
 from a2a_bridge.hosting.executor import Run
@@ -45,16 +46,6 @@ def key_of(run: Run) -> ConversationKey:
     return ConversationKey(run.context.tenant, "" if principal is None else principal.name, run.context_id)
 
 
-class _Turns:
-    """The lock of a conversation, and the number of its turns that have it or wait for it."""
-
-    __slots__ = ("count", "lock")
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.count = 0
-
-
 class Conversations(Generic[State]):
     """The conversations of one agent, and the state that each of them has between two turns.
 
@@ -68,24 +59,21 @@ class Conversations(Generic[State]):
         self._most = most
         self._on_forget = on_forget
         self._states: OrderedDict[ConversationKey, State] = OrderedDict()
-        self._turns: dict[ConversationKey, _Turns] = {}
+        #: per conversation: its turns that run or wait
+        self._turns: dict[ConversationKey, int] = {}
 
     def __len__(self) -> int:
         return len(self._states)
 
-    @asynccontextmanager
-    async def turn(self, key: ConversationKey) -> AsyncIterator[None]:
-        """Waits until the conversation has no other turn, and keeps others out until the end of this turn."""
-        turns = self._turns.get(key)
-        if turns is None:
-            turns = self._turns[key] = _Turns()
-        turns.count += 1
+    @contextmanager
+    def turn(self, key: ConversationKey) -> Iterator[None]:
+        """Remembers the conversation while one of its turns runs or waits."""
+        self._turns[key] = self._turns.get(key, 0) + 1
         try:
-            async with turns.lock:
-                yield
+            yield
         finally:
-            turns.count -= 1
-            if not turns.count:
+            self._turns[key] -= 1
+            if not self._turns[key]:
                 del self._turns[key]
                 self._forget()
 

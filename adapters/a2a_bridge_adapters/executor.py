@@ -51,22 +51,24 @@ class ConversationExecutor(AgentExecutor, ABC, Generic[State]):
             yield run.start()
         yield run.status(hub.TASK_STATE_WORKING)
         key = key_of(run)
-        async with self.conversations.turn(key):
-            if not asked:
-                events = self.begin(key, run, given)
-            else:
-                # The task of the caller says only which calls these were: a caller could have written it.
-                calls = await self.open_calls(key, run)
-                if {call.call_id for call in calls} != asked:
-                    yield run.status(hub.TASK_STATE_FAILED, NOT_OPEN)
-                    return
-                try:
-                    found = answers(run.parts, calls)
-                except UnclearAnswerError as problem:
-                    yield ask(run, calls, str(problem))
-                    return
-                events = self.go_on(key, run, found)
-            # Closed here, because an agent that is cancelled must have ended before the next turn begins.
-            async with aclosing(events):
-                async for event in events:
-                    yield event
+        # One turn at a time: two at once would lose one of them.
+        with self.conversations.turn(key):
+            async with run.lock(f"conversation {key.digest}"):
+                if not asked:
+                    events = self.begin(key, run, given)
+                else:
+                    # The task of the caller says only which calls these were: a caller could have written it.
+                    calls = await self.open_calls(key, run)
+                    if {call.call_id for call in calls} != asked:
+                        yield run.status(hub.TASK_STATE_FAILED, NOT_OPEN)
+                        return
+                    try:
+                        found = answers(run.parts, calls)
+                    except UnclearAnswerError as problem:
+                        yield ask(run, calls, str(problem))
+                        return
+                    events = self.go_on(key, run, found)
+                # Closed here, because an agent that is cancelled must have ended before the next turn begins.
+                async with aclosing(events):
+                    async for event in events:
+                        yield event

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from a2a_bridge.ext import CallContext, Principal, hub
@@ -34,42 +32,13 @@ def test_keys_of_different_owners_and_contexts_differ() -> None:
     assert len(key_of(run()).digest) == 64
 
 
-async def test_a_second_turn_waits_and_others_do_not() -> None:
-    conversations: Conversations[int] = Conversations()
-    order, may_end = [], asyncio.Event()
-
-    async def turn(key: ConversationKey, name: str, *, waits: bool = False) -> None:
-        async with conversations.turn(key):
-            order.append(f"{name} begins")
-            if waits:
-                await may_end.wait()
-            order.append(f"{name} ends")
-
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-        group.create_task(turn(ANN, "first", waits=True))
-        second = group.create_task(turn(ANN, "second"))
-        cancelled = group.create_task(turn(ANN, "cancelled"))
-        await group.create_task(turn(BOB, "another"))
-        cancelled.cancel()
-        assert not second.done()
-        may_end.set()
-    assert order == [
-        "first begins",
-        "another begins",
-        "another ends",
-        "first ends",
-        "second begins",
-        "second ends",
-    ]
-
-
-async def test_the_oldest_states_are_forgotten_but_none_with_a_turn() -> None:
+def test_the_oldest_states_are_forgotten_but_none_with_a_turn() -> None:
     forgotten: list[ConversationKey] = []
     conversations: Conversations[int] = Conversations(1, forgotten.append)
-    async with conversations.turn(ANN):
+    with conversations.turn(ANN):
         conversations.keep(ANN, 1)
         for key in (BOB, EVE):
-            async with conversations.turn(key):
+            with conversations.turn(key):
                 conversations.keep(key, 2)
         assert forgotten == [BOB, EVE]
         assert conversations.get(ANN) == 1

@@ -406,7 +406,7 @@ class Replica:
         heart: Any = Heart()
         made: Any = session
         self.cluster = Cluster(
-            made, make_bus, heart, lease=LEASE, new_name=lambda: f"{name}.{next(names)}", new_id=new_id
+            made, made, make_bus, heart, lease=LEASE, new_name=lambda: f"{name}.{next(names)}", new_id=new_id
         )
         self._records = SimulatedRecords(
             world, self.database_link, tables, self.cluster, transactions=transactions

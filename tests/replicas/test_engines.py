@@ -467,3 +467,31 @@ async def _ends(talk: Talk, task_id: str) -> None:
     except A2AError as error:
         if error.reason is not Reason.UNSUPPORTED_OPERATION:
             raise
+
+
+async def test_runs_of_two_replicas_hold_a_lock_in_turn(beside: Any) -> None:
+    order: asyncio.Queue[str] = asyncio.Queue()
+    gates = {name: Gate() for name in ("first", "second")}
+
+    async def execute(run: Run) -> AsyncIterator[Any]:
+        yield run.status("working")
+        async with run.lock(run.context_id):
+            order.put_nowait(run.text)
+            await gates[run.text].wait()
+        yield run.status("completed")
+
+    one, two = await beside(agent_of(execute)), await beside(agent_of(execute))
+    tasks = [await one.send("first", context_id="c", configuration=IMMEDIATELY)]
+    await gates["first"].reached()
+    tasks.append(await two.send("second", context_id="c", configuration=IMMEDIATELY))
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):  # longer than the first pauses between two attempts
+                await gates["second"].reached()
+        assert order.qsize() == 1
+        gates["first"].open()
+        await gates["second"].reached()
+    gates["second"].open()
+    for talk, task in ((one, tasks[1]), (two, tasks[0])):
+        await _ends(talk, task.id)
+    assert [order.get_nowait() for _ in range(2)] == ["first", "second"]

@@ -189,6 +189,15 @@ replicas = Table(
     Column("beat", BigInteger, nullable=False),
 )
 
+#: locks by name among the replicas; see `cluster/locks.py`. token: of the acquisition
+locks = Table(
+    "locks",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("token", LargeBinary, nullable=False),
+)
+
 #: messages between replicas that have no other bus; `cluster/bus.py` uses them
 messages = Table(
     "messages",

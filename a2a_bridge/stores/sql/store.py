@@ -55,7 +55,7 @@ from a2a_bridge.stores.sql.tasks import positions
 from a2a_bridge.stores.store_base import StoreBase
 
 #: the last migration that this version needs
-HEAD = "0004"
+HEAD = "0005"
 
 _TABLE = "alembic_version"
 #: Alembic keeps its state in module variables
@@ -236,14 +236,15 @@ async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterato
     login = _login(options) if options.cluster else None
     with report_errors(url) as database:
         page_key = await asyncio.to_thread(_look, database)
-    session = PostgresSession(url.set(drivername="postgresql").render_as_string(hide_password=False))
+    libpq_url = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    session, lock_session = PostgresSession(libpq_url), PostgresSession(libpq_url)
 
     def make_bus(alone: Callable[[], bool]) -> Bus:
         if login is None:
             return PollingBus(session, alone, lambda: os.urandom(16))
         return NatsBus(login, blake2b(page_key, digest_size=8, person=b"a2a cluster").hexdigest())
 
-    beside = Cluster(session, make_bus, HeartThread(), lease=options.lease)
+    beside = Cluster(session, lock_session, make_bus, HeartThread(), lease=options.lease)
     database = Database(url, REPLICA_LIMITS)
     try:
         async with _run_store(database, beside, options, page_key, vault) as store:
