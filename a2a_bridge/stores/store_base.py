@@ -48,15 +48,7 @@ from a2a_bridge.stores.ports import (
     unavailable,
 )
 from a2a_bridge.stores.readers import StoredLogs, TerminalTaskCache
-from a2a_bridge.stores.records import (
-    Expiry,
-    Position,
-    Records,
-    SentChange,
-    SentRow,
-    SharedRecords,
-    TaskRow,
-)
+from a2a_bridge.stores.records import Expiry, Position, Records, SentChange, SentRow, SharedRecords, TaskRow
 from a2a_bridge.stores.row_format import DamagedError, Segment, parse_checked, unpack
 
 log = logging.getLogger("a2a_bridge.store")

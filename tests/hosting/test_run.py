@@ -9,11 +9,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.app.peer import request_of
-from a2a_bridge.core.call import (
-    LAST_EVENT_PARAMETER,
-    CallContext,
-    ResponseParameters,
-)
+from a2a_bridge.core.call import LAST_EVENT_PARAMETER, CallContext, ResponseParameters
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.core.messages import data_part
 from a2a_bridge.core.resume import gap_of

@@ -15,16 +15,7 @@ from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.middleware import Limits
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from tests.limits.scene import (
-    PATIENCE,
-    Waiting,
-    agent,
-    first_event,
-    named,
-    peers,
-    rejected,
-    served,
-)
+from tests.limits.scene import PATIENCE, Waiting, agent, first_event, named, peers, rejected, served
 
 #: message ids
 NUMBERS = count()

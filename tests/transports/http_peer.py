@@ -14,17 +14,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import SIDE_CHANNEL, CallContext
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.dialects import (
-    GRPC,
-    HTTP_JSON,
-    JSONRPC,
-    V1_0,
-    Dialect,
-    Form,
-    HttpAddress,
-    HttpRule,
-    Row,
-)
+from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, Dialect, Form, HttpAddress, HttpRule, Row
 from a2a_bridge.dialects.dialect import Beside
 from a2a_bridge.dialects.v0_3 import errors
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -14,12 +14,7 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import LIMITS
-from tests.transports.http_peer import (
-    REQUEST,
-    failure,
-    send,
-    subscribe,
-)
+from tests.transports.http_peer import REQUEST, failure, send, subscribe
 from tests.transports.http_scene import (
     BINDINGS,
     PATIENCE,

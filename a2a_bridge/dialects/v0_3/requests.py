@@ -21,13 +21,7 @@ from typing import Any
 
 from a2a_bridge.codec import Json
 from a2a_bridge.core import operations as ops
-from a2a_bridge.dialects.boundary import (
-    Conversion,
-    params_required,
-    request_decoder,
-    response_encoder,
-    row,
-)
+from a2a_bridge.dialects.boundary import Conversion, params_required, request_decoder, response_encoder, row
 from a2a_bridge.dialects.dialect import CardForm, Row, RowExtras
 from a2a_bridge.dialects.members import Inline, Member
 from a2a_bridge.dialects.reader import Shape

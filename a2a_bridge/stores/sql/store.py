@@ -39,14 +39,7 @@ from a2a_bridge.push.secrets import Vault
 from a2a_bridge.stores.ports import StoreOpenError, unavailable
 from a2a_bridge.stores.sql import migrations
 from a2a_bridge.stores.sql.commit import SqlJob
-from a2a_bridge.stores.sql.database import (
-    Database,
-    build_insert,
-    cause,
-    is_database_error,
-    mask_url,
-    parse,
-)
+from a2a_bridge.stores.sql.database import Database, build_insert, cause, is_database_error, mask_url, parse
 from a2a_bridge.stores.sql.push import SqlOutbox
 from a2a_bridge.stores.sql.push_configs import SqlPushConfigStore
 from a2a_bridge.stores.sql.rows import SharedSqlRecords, SqlRecords

@@ -35,12 +35,7 @@ from a2a_bridge_transports._http.exchange import (
 )
 from a2a_bridge_transports._http.parameters import USUAL_TYPES, check_content_type, read_version
 from a2a_bridge_transports._http.rows import read_request, write_response
-from a2a_bridge_transports._http.serving import (
-    A_REQUEST,
-    CallStream,
-    ServerSide,
-    Table,
-)
+from a2a_bridge_transports._http.serving import A_REQUEST, CallStream, ServerSide, Table
 from a2a_bridge_transports.jsonrpc import wire
 
 Rows = dict[str, Row[str, Any]]
