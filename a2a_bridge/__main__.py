@@ -1,7 +1,5 @@
 """The command `a2a-bridge`, also as `python -m a2a_bridge`."""
 
-from __future__ import annotations
-
 import sys
 
 from a2a_bridge.core.extras import MissingExtraError, load

@@ -5,8 +5,6 @@ CHANGELOG.md says so. Every other module of the package may change without notic
 your tests are in `a2a_bridge.testing.contracts`; they need pytest.
 """
 
-from __future__ import annotations
-
 from a2a_bridge.app.peer import Peer, request_of
 from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.app.runtime import Server, asgi_gateway, serve_gateway, serve_service

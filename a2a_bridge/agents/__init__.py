@@ -1,7 +1,5 @@
 """Several agents behind one server: `serve_agents`."""
 
-from __future__ import annotations
-
 from a2a_bridge.agents.member import PATH, AgentEntry, Opening, hosted, interfaces_of, options_of, remote
 from a2a_bridge.agents.several import Agents, asgi_agents, serve_agents
 

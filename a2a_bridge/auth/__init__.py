@@ -4,8 +4,6 @@ Methods identify callers by an API key, a bearer token (JWT), a client certifica
 proxy. `Authentication` combines methods, writes them into the card, and checks access rules.
 """
 
-from __future__ import annotations
-
 from a2a_bridge.auth.api_keys import ApiKeys, KeyFile, KeyRecord, NewKey
 from a2a_bridge.auth.authentication import (
     Authentication,

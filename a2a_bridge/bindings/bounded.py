@@ -9,8 +9,6 @@ Rules:
    nothing.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator

@@ -1,7 +1,5 @@
 """Frames: the traffic of a client side as it was on the wire, and its text for people."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

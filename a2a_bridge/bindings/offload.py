@@ -10,8 +10,6 @@ Rules:
    passes through this message are made in a thread, too, without a first attempt on the loop.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -7,8 +7,6 @@ Rules:
 2. Only the event loop counts.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 

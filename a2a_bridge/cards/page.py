@@ -7,8 +7,6 @@ Rules:
    examples; without it, they are text.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import shlex

@@ -15,8 +15,6 @@ Rules:
    without a minor one or with a `v` (`1`, `v1.0`), a URL that is relative to the URL of the card.
 """
 
-from __future__ import annotations
-
 from codecs import BOM_UTF8
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The command `a2a-bridge`. Each of its commands is in the module of its name."""
 
-from __future__ import annotations
-
 import os
 from typing import Annotated
 

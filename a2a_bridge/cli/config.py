@@ -3,8 +3,6 @@
 It serves nothing and opens no store.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """From a target to a peer or a card, for the commands that call agents. It does not parse targets."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager

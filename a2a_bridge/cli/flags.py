@@ -6,8 +6,6 @@ Rules:
 2. `--help` lists the flags of the most derived class first.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path

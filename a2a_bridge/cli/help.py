@@ -8,8 +8,6 @@ Rules:
 4. `--help` loads this module, so it imports little.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from copy import copy

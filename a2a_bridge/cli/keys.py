@@ -1,7 +1,5 @@
 """`a2a-bridge keys`: creates, lists and revokes API keys. Servers read the file again within a second."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ Rules:
 3. If it ends by itself, it is started again at the same port. Until then the workers poll.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import logging

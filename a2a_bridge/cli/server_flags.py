@@ -8,8 +8,6 @@ Rules of `[agents.NAME]`:
 2. A file with one agent does the same as the argument of the command, and serves it below /agents/NAME, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum

@@ -10,8 +10,6 @@ Rules:
 3. This module loads little: `--help` reads it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from a2a_bridge.core.options import CLIENT_PREFIX

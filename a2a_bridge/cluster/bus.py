@@ -15,8 +15,6 @@ Rules of the bus over PostgreSQL:
 4. Rows of dead replicas are deleted by the others.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

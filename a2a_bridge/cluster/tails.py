@@ -10,8 +10,6 @@ Rules:
    and sooner while tasks move on where no bus delivers events.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

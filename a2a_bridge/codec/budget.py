@@ -13,8 +13,6 @@ where that may take time, such as in a thread. Outside of `within_budget`, and s
 is no limit.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Callable

@@ -10,8 +10,6 @@ nearly all messages. Then protobuf parses the free content inside of additional 
 own limit. Only then is the content converted to JSON and inspected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any

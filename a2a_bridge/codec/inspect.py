@@ -4,8 +4,6 @@ This is the slow counterpart of the generated decoders, which raise without a pa
 costs nothing. Both use the same rules for single values, and therefore agree about errors.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Proto3 cannot distinguish an empty string, list or enum from an absent one, so t
 bools and maps never do: 0, false and "no scopes" are meaningful values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 `decode` reads more: names of the proto, numbers of enums, null for absent members. Schemas show one form.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

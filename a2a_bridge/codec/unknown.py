@@ -12,8 +12,6 @@ peers when a message is parsed, copied, merged and serialized. Members of JSON u
    (encoding/json of Go ignores case, pydantic takes snake_case, too), and no check has seen its value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Iterator
 from typing import Any
 

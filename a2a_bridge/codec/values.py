@@ -10,8 +10,6 @@ Decoders take any JSON value and raise ValueError with the expected value in pla
 name `…_wire` return wire text.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import date, datetime, timedelta
 from functools import lru_cache

@@ -14,8 +14,6 @@ Rules:
 4. Times are those of a monotonic clock.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import time

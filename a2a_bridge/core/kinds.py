@@ -5,8 +5,6 @@ Rules:
 2. The text of an error names the field, its type and an example, but never the value: it may be a secret.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, get_type_hints
 

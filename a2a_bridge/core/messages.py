@@ -1,7 +1,5 @@
 """Constructors and predicates for hub messages. For rules about them see `lifecycle`."""
 
-from __future__ import annotations
-
 import json
 import mimetypes
 from collections.abc import Callable, Iterable, Mapping

@@ -9,8 +9,6 @@ Rules:
 3. This module loads nothing but the standard library: `--help` reads every declaration.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace

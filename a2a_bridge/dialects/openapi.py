@@ -1,7 +1,5 @@
 """The HTTP+JSON binding of a version as an OpenAPI 3.1 document, made from its rows and its messages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

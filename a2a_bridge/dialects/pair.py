@@ -19,8 +19,6 @@ A conversion never fails for lack of a field: content that the older message lac
 metadata (see `unmapped`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

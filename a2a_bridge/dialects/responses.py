@@ -9,8 +9,6 @@ Rules:
    and roles have the names of 1.0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

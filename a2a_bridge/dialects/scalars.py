@@ -2,8 +2,6 @@
 strings, lengths, free JSON. Not the objects that hold them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, Json, JsonObject, Violation, structs

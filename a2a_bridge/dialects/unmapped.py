@@ -14,8 +14,6 @@ Rules:
 5. `strip` removes the texts for readers that cannot use them: hosted agents.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from operator import ne

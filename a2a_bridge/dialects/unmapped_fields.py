@@ -9,8 +9,6 @@ metadata.
 WRAPPER: the object around the unit (SendMessageResponse, StreamResponse).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -11,8 +11,6 @@ Rules:
    status, with a mark.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from sys import getsizeof

@@ -3,8 +3,6 @@
 To drop a version, delete its modules and its lines here; callers need not change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 

@@ -17,8 +17,6 @@ Rules:
    records of the asking caller are taken from the table.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -10,8 +10,6 @@ Rules:
 3. A notification is accepted once it is durable. The delivery worker of the store delivers it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import hmac

@@ -9,8 +9,6 @@ Rules:
    ours.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 

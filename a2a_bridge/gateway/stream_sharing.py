@@ -16,8 +16,6 @@ It is the last service before the agent. Rules:
 5. A break is a gap too if the agent cannot resume. Events sent meanwhile are not reconstructed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable

@@ -10,8 +10,6 @@ Rules:
    interface that accepts no connection.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence

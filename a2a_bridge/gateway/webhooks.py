@@ -14,8 +14,6 @@ Without the relay a config goes to the agent unchanged, and the agent posts in i
    and none is evicted, because its notifications would be lost.
 """
 
-from __future__ import annotations
-
 import hmac
 import logging
 import secrets

@@ -8,8 +8,6 @@ Rules:
    its event in place, which is the engine's own copy, and applies nothing.
 """
 
-from __future__ import annotations
-
 from google.protobuf.message import Message
 
 from a2a_bridge.codec.free_json import SHALLOW, may_be_deep, too_deep

@@ -6,8 +6,6 @@ Rules:
 3. The executor's `cancel` has limited time; then the run is stopped without it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -7,8 +7,6 @@ Rules:
    tenth of a direct reply.
 """
 
-from __future__ import annotations
-
 import os
 import time
 

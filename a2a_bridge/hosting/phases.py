@@ -7,8 +7,6 @@ Rules:
    `core.lifecycle`).
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

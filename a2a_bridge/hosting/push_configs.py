@@ -8,8 +8,6 @@ Rules:
 4. Answers show a mask instead of credentials; see a2a_bridge.push.secrets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 from a2a_bridge.core.call import CallContext

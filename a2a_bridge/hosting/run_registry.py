@@ -10,8 +10,6 @@ Rules of Pressure:
    meanwhile.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator

@@ -10,8 +10,6 @@ Rules:
 5. Spans have codes and names, and the id of the task: no content, no text of an error, no principal, no path.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """The quirks of single implementations of A2A: a table of profiles, and the recognition of peers."""
 
-from __future__ import annotations
-
 from a2a_bridge.peers.profile import (
     NEUTRAL,
     UNKNOWN,

@@ -8,8 +8,6 @@ Rules:
 3. Times are read from a monotonic clock, which the caller chooses.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Hashable

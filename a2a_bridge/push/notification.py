@@ -16,8 +16,6 @@ Rules:
    secret is then not sent.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -14,8 +14,6 @@ Rules for stores (`Vault`, with Fernet of `cryptography`):
 3. A secret that no key decrypts is an error of that one secret, and its content is never shown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

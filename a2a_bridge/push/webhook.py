@@ -8,8 +8,6 @@ Rules:
 4. Logs name hosts. Paths and queries of webhooks are often secrets.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import logging

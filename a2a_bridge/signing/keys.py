@@ -1,7 +1,5 @@
 """Keys of signatures: algorithms, private keys to sign with, and public key sets (JWKS)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from contextlib import suppress

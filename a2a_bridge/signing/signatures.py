@@ -25,8 +25,6 @@ Rules for verifying:
    not count.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

@@ -3,8 +3,6 @@
 New members of the protocol are in the samples automatically, so that no test can miss them.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message

@@ -3,8 +3,6 @@
 `--help` loads this module, so it imports nothing but declarations of flags.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path

@@ -6,8 +6,6 @@ list, but in the documents. A text without such a word comes back. A reply to a 
 one that began with `tck-multi-turn` takes answers until one is `done`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any

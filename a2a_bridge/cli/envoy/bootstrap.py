@@ -14,8 +14,6 @@ Rules:
    body that the builtin server has for it.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

@@ -12,8 +12,6 @@ Rules:
    Envoy may set.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -2,8 +2,6 @@
 part.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from a2a_bridge.core import operations as ops

@@ -17,8 +17,6 @@ Rules for AgentAuthentication, which is `securitySchemes` and `security` in 0.3:
 3. The reverse lists the schemes in the order in which they are required.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from a2a_bridge.codec import EncodeError, JsonObject, JsonSyntaxError, dumps, loads

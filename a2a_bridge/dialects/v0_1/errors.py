@@ -8,8 +8,6 @@ Rules:
 3. An error without a number in 0.1 gets the nearest one, and `data` that names the error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -21,8 +21,6 @@ two pure functions, `decode` (0.1 → 0.3) and `encode` (0.3 → 0.1), which may
 3. The stash is an unknown member in 0.3, which allows unknown members; it is preserved as these are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any

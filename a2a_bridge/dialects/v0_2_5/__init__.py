@@ -1,7 +1,5 @@
 """A2A 0.2.5 and 0.2.6, defined by their few differences from 0.3, one module for each."""
 
-from __future__ import annotations
-
 from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.dialects.v0_2_5 import forms
 from a2a_bridge.dialects.v0_3 import push

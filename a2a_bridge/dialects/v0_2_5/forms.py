@@ -13,8 +13,6 @@ Rules:
 5. The card is at another path (spec 0.2.5, 5.3). Additions of 0.3 are further members of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial

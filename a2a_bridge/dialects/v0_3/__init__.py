@@ -1,7 +1,5 @@
 """A2A 0.3: the JSON shape with `kind`, the protobuf package a2a.v1, and HTTP+JSON below /v1."""
 
-from __future__ import annotations
-
 from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.dialects.v0_3 import card, forms, push
 from a2a_bridge.dialects.v0_3.forms import LOSSES

@@ -26,20 +26,12 @@ Rules for interfaces, a main address and additional ones of one version (A2A 0.3
 3. In case of a contradiction the members of 0.x take precedence, because other readers use them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from a2a_bridge.codec import (
-    DecodeError,
-    Json,
-    JsonObject,
-    decoder,
-    encoder,
-)
+from a2a_bridge.codec import DecodeError, Json, JsonObject, decoder, encoder
 from a2a_bridge.codec.values import describe
 from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.boundary import card_decoder

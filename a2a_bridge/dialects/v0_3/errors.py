@@ -16,8 +16,6 @@ message. Rules:
    names of the hub.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Container, Mapping

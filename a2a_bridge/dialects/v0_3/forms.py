@@ -5,8 +5,6 @@ Two of them also exist for each encoding of file contents in a2a.v1, for diallin
 encoding. Callers do not need these: the usual forms detect the encoding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -14,8 +14,6 @@ Rules:
    part.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from a2a_bridge.codec import JsonObject, encoder, whole_decoder

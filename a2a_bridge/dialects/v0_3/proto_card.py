@@ -9,8 +9,6 @@ Rules:
    written card.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, EncodeError, JsonObject, decoder, encoder

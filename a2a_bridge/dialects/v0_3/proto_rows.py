@@ -16,8 +16,6 @@ Rules for resource names (`tasks/{id}`, `tasks/{id}/pushNotificationConfigs/{id}
    the configuration itself, its name. Unreadable input raises INVALID_PARAMS that names the field.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

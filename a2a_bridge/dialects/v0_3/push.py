@@ -13,8 +13,6 @@ the decoder accepts more than the encoder writes: any event of theirs, and the S
 newer SDKs also send under the name of an older version.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -11,8 +11,6 @@ Rules (A2A 0.3, 5.5.3; A2A 1.0, 4.5):
 4. `deviceCode` and `pkceRequired` of 1.0 are further members.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import product
 from math import prod

@@ -2,8 +2,6 @@
 hub itself.
 """
 
-from __future__ import annotations
-
 from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.dialects.v1_0 import forms
 

@@ -4,8 +4,6 @@ A type that is not in the pool cannot be translated between protobuf and JSON. F
 `{"@type": …, "value": base64}`, from JSON a Struct of the whole object: nothing is dropped.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Mapping

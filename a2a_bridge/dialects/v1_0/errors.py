@@ -4,8 +4,6 @@ Decoding is tolerant: ErrorInfo.reason first, because five errors share one stat
 then the text, which is the only indication from some peers; the bare status last.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

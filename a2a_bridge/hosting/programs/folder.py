@@ -9,8 +9,6 @@ Rules:
 3. Output is read without following links: only regular files with one name, within a limit of bytes.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import hashlib

@@ -12,8 +12,6 @@ Rules:
    each.
 """
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass, field

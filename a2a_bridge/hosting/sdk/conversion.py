@@ -1,7 +1,5 @@
 """What the types of both majors of the SDK need: the caller, the ids of events, and errors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from a2a.auth.user import User

@@ -7,8 +7,6 @@ Rules:
 3. Nothing of an exception reaches callers, unless it is an error of the SDK that is meant for them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque

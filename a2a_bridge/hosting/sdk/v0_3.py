@@ -1,7 +1,5 @@
 """The types of a2a-sdk 0.3.x: pydantic models of the JSON of 0.3, which the dialect reads and writes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from a2a import types

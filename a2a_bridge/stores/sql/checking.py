@@ -1,7 +1,5 @@
 """Finds damaged rows in a whole database. It reads only."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 

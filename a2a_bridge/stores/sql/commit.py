@@ -20,8 +20,6 @@ Rules:
    executed the call for which it does so. The changes of a group are of one process, under one name.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -17,8 +17,6 @@ Rules of the clock:
    jumped. Then each round deletes a share of the rows only, until less than that share has expired.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -15,8 +15,6 @@ them: after it was cut, commits succeed and are unreadable at the next start. A 
 truncates the log changes the index too, so it is no alarm.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable

@@ -5,8 +5,6 @@ Rules:
 2. A group that is written again after a doubtful commit counts what that commit has stored.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import queue
@@ -33,13 +31,7 @@ from a2a_bridge.stores.records import (
 from a2a_bridge.stores.row_format import Segment, original, storable
 from a2a_bridge.stores.sql import tasks as reading
 from a2a_bridge.stores.sql.commit import Committer, SqlGroup, SqlJob
-from a2a_bridge.stores.sql.database import (
-    Database,
-    build_insert,
-    cause,
-    is_database_error,
-    present,
-)
+from a2a_bridge.stores.sql.database import Database, build_insert, cause, is_database_error, present
 from a2a_bridge.stores.sql.expiry import Expirer
 from a2a_bridge.stores.sql.schema import replicas, sends
 

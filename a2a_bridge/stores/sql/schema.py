@@ -15,8 +15,6 @@ because compiling them anew for each group took as long as the database. The dri
 rows per call: one call per row from a thread beside a busy loop would wait for the loop each time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain

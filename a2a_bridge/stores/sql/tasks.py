@@ -16,8 +16,6 @@ Rules of the counters:
    write.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 

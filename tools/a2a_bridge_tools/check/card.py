@@ -12,8 +12,6 @@ Rules of the SDKs that would stumble over the card, by the table of peer profile
    one that this reader accepts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path

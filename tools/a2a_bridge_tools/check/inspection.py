@@ -6,8 +6,6 @@ Rules:
 3. A step whose conditions earlier steps did not meet yields nothing: a fault is reported once.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

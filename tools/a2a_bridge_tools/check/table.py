@@ -1,7 +1,5 @@
 """The steps of `check` in their order, and their findings as text, as JSON, and for readers of JUnit."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing

@@ -9,8 +9,6 @@ Rules:
    card whose signature cannot be checked is never shown as verified.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -3,8 +3,6 @@
 `--help` loads this module, so it imports nothing but declarations of flags.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any

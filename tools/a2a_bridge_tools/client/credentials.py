@@ -10,8 +10,6 @@ Rules:
 5. A token that has expired is not sent; its user logs in again.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

@@ -7,8 +7,6 @@ Rules:
    counts as a variable or a command.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import shlex

@@ -6,8 +6,6 @@ Rules:
    `--help-all` shows it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path

@@ -6,8 +6,6 @@ Rules:
 2. Neither tokens nor secrets are printed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import time

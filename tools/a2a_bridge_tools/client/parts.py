@@ -6,8 +6,6 @@ Rules:
 3. Nothing is written outside the chosen folder, and nothing is overwritten unless that is asked for.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import mimetypes

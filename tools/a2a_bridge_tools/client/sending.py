@@ -18,8 +18,6 @@ Rules of `chat`:
    something.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator

@@ -5,8 +5,6 @@ Rules:
 2. No part is dropped: texts and data are blocks, a file is a field with its name, type and size.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any

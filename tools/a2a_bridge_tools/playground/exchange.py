@@ -14,8 +14,6 @@ Rules:
    runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar

@@ -5,8 +5,6 @@ Rules:
    it cannot check who serves it: at an address of this machine, which no certificate names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field

@@ -14,8 +14,6 @@ Rules:
 7. The webhook keeps the last notifications, and tells readers that wait.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import logging

@@ -1,7 +1,5 @@
 """Shared by the client sides of the HTTP bindings: rows, tenants, headers."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,13 +25,7 @@ from a2a_bridge.dialects.responses import other_rows, with_older_names
 from a2a_bridge.dialects.signed_extras import seal_side_channel
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters
-from a2a_bridge_transports._http.rows import (
-    add_tenant,
-    partly,
-    read_large,
-    take_parameters,
-    without,
-)
+from a2a_bridge_transports._http.rows import add_tenant, partly, read_large, take_parameters, without
 from a2a_bridge_transports._http.session import Exchanger
 
 _log = logging.getLogger("a2a_bridge.http")

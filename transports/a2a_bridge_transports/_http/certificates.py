@@ -3,8 +3,6 @@
 `proxy` is a module of its own: it loads an HTTP client, which no server needs.
 """
 
-from __future__ import annotations
-
 #: what OpenSSL or gRPC says, in lower case, and what it means
 _WORDS = (
     ("expired", "has expired: its operator has to renew it"),

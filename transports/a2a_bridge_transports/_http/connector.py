@@ -2,8 +2,6 @@
 to. It knows no calls.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import socket

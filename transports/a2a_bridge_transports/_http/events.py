@@ -9,8 +9,6 @@ Rules:
    reader that is behind.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from math import inf

@@ -8,8 +8,6 @@ Rules:
 Beside it stand the names of headers, and the bytes of a whole response.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time

@@ -9,8 +9,6 @@ Rules:
    uvloop the rest is accepted here (`Backlog`), which costs more than libuv's own way.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import logging

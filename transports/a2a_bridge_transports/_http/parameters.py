@@ -7,8 +7,6 @@ Rules:
 4. The URL of a request as its client sees it comes from the Host header and the headers of trusted proxies.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address

@@ -11,8 +11,6 @@ Rules:
    request, which may have a body.
 """
 
-from __future__ import annotations
-
 import re
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser

@@ -3,8 +3,6 @@
 aiohttp's `trust_env` would use two threads per request, and send credentials of ~/.netrc; this looks once.
 """
 
-from __future__ import annotations
-
 import os
 from ipaddress import ip_address
 from urllib.request import getproxies, proxy_bypass

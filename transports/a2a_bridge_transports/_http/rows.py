@@ -2,8 +2,6 @@
 of tasks without those that cannot be read (see dialects.listing), and large responses.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar

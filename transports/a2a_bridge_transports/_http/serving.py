@@ -8,8 +8,6 @@ Rules:
 3. Content beside a message of an older version goes through parameters that only its rows read and write.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
@@ -22,14 +20,7 @@ from typing import Any, Generic, TypeVar
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.bindings.traffic import log_rejected
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import (
-    RESUME_PARAMETER,
-    Call,
-    CallContext,
-    Origin,
-    Principal,
-    ResponseParameters,
-)
+from a2a_bridge.core.call import RESUME_PARAMETER, Call, CallContext, Origin, Principal, ResponseParameters
 from a2a_bridge.core.callers import Presented
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.core.resume import GAP, resume_id
@@ -48,12 +39,7 @@ from a2a_bridge_transports._http.exchange import (
     Request,
     StreamReply,
 )
-from a2a_bridge_transports._http.parameters import (
-    Overlaid,
-    deadline_of,
-    read_version,
-    reply_headers,
-)
+from a2a_bridge_transports._http.parameters import Overlaid, deadline_of, read_version, reply_headers
 
 Index = TypeVar("Index")
 

@@ -14,8 +14,6 @@ Rules:
    delayed. A writer that never waits keeps to the bounds of number, size and time here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Coroutine, Generator

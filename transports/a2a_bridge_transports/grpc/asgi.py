@@ -8,8 +8,6 @@ The methods are those of `server`; this is the second host below them, beside gr
 3. A caller that leaves cancels its call. The deadline of a call is kept by the middleware.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from base64 import b64encode

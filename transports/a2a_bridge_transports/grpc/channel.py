@@ -11,8 +11,6 @@ Servers with gRPC's default settings end a connection after a few HTTP/2 pings o
 small call on the same connection is answered by every server, if only with UNIMPLEMENTED.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

@@ -7,8 +7,6 @@ Rules (github.com/grpc/grpc, doc/PROTOCOL-HTTP2.md and doc/PROTOCOL-WEB.md):
 3. `grpc-message` is percent-encoded UTF-8.
 """
 
-from __future__ import annotations
-
 import binascii
 import re
 import struct

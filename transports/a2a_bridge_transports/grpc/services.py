@@ -4,8 +4,6 @@ Their messages come from the grpcio packages and are in protobuf's default pool,
 private one; reflection therefore uses both.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from contextlib import suppress

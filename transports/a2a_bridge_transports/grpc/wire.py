@@ -8,8 +8,6 @@ Rules:
 3. Every outgoing status fits the smallest metadata limit in the field, details included.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The client side of HTTP+JSON: a Service over an HTTP session. It knows no version."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from functools import partial

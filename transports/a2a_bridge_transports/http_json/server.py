@@ -1,7 +1,5 @@
 """The server side of HTTP+JSON: paths and bodies ↔ Service over an HTTP host. It knows no version."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
@@ -34,12 +32,7 @@ from a2a_bridge_transports._http.exchange import (
 from a2a_bridge_transports._http.mounts import without_empty_start
 from a2a_bridge_transports._http.parameters import check_content_type, read_version
 from a2a_bridge_transports._http.rows import read_request, write_response
-from a2a_bridge_transports._http.serving import (
-    A_REQUEST,
-    CallStream,
-    ServerSide,
-    Table,
-)
+from a2a_bridge_transports._http.serving import A_REQUEST, CallStream, ServerSide, Table
 from a2a_bridge_transports.http_json import wire
 
 #: of the OpenAPI document, below the mount

@@ -11,8 +11,6 @@ Rules (google.api.http; A2A 1.0.1 sections 5.3, 11.3, 11.5):
 5. In a query, lists are repetitions or commas, booleans `true` and `false`, enums names, timestamps RFC 3339.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple

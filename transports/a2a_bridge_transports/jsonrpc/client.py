@@ -1,7 +1,5 @@
 """The client side of JSON-RPC: a Service over an HTTP session. It knows no version."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager

@@ -11,8 +11,6 @@ Rules (JSON-RPC 2.0; A2A 1.0.1 section 9):
    methods.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple, cast
 
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, loads_exact
