@@ -70,47 +70,17 @@ async def has_tasks(caller: Peer, count: int) -> None:
             pass
 
 
+@pytest.mark.parametrize("by", ["key", "rules"])
 @pytest.mark.parametrize("executor", [Waiting, Talking])
 @pytest.mark.parametrize("binding", BINDINGS)
-async def test_a_revoked_key_ends_the_streams_of_its_caller(
-    binding: str, executor: Any, tmp_path: Path
-) -> None:
-    file = KeyFile(tmp_path / "keys.json")
-    keys = {name: file.create(name).text for name in ("ann", "bob")}
-    options = ServeOptions(authentication=Authentication([ApiKeys(file)]), grace=0)
-    async with (
-        serve(Agent(executor(), name="waits"), options=options) as server,
-        connect(server.card, binding=binding, options=_with(keys["ann"])) as ann,
-        connect(server.card, binding=binding, options=_with(keys["bob"])) as bob,
-        aclosing(ann.stream("wait")) as ended,
-        aclosing(bob.stream("wait")) as other,
-    ):
-        await first_event(ended)
-        await first_event(other)
-        sending = asyncio.ensure_future(ann.send("wait"))
-        await has_tasks(ann, 2)
-        file.revoke("ann")
-        began = time.monotonic()
-        for error in (await end_of(ended), await failure_of(sending)):
-            assert error.reason is Reason.UNAUTHENTICATED
-        assert time.monotonic() - began < 2 + PATIENCE / 10  # a second, and what a busy machine adds
-        waiting = asyncio.ensure_future(anext(other))
-        with pytest.raises(A2AError, match="API key"):
-            await ann.send("again")
-        assert not (waiting.done() and waiting.exception())
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-
-
-@pytest.mark.parametrize("executor", [Waiting, Talking])
-@pytest.mark.parametrize("binding", BINDINGS)
-async def test_new_rules_end_the_calls_of_a_caller_whom_they_do_not_allow(
-    binding: str, executor: Any, tmp_path: Path
+async def test_the_calls_of_a_caller_end_with_its_key_and_with_its_permission(
+    binding: str, executor: Any, by: str, tmp_path: Path
 ) -> None:
     file = KeyFile(tmp_path / "keys.json")
     keys = {name: file.create(name).text for name in ("ann", "bob")}
     rules = LiveRules([Rule(principals=("*",))])
-    options = ServeOptions(authentication=Authentication([ApiKeys(file)]), access_rules=rules, grace=0)
+    ruled: dict[str, Any] = {"access_rules": rules} if by == "rules" else {}
+    options = ServeOptions(authentication=Authentication([ApiKeys(file)]), grace=0, **ruled)
     async with (
         serve(Agent(executor(), name="waits"), options=options) as server,
         connect(server.card, binding=binding, options=_with(keys["ann"])) as ann,
@@ -122,14 +92,20 @@ async def test_new_rules_end_the_calls_of_a_caller_whom_they_do_not_allow(
         await first_event(other)
         sending = asyncio.ensure_future(ann.send("wait"))
         await has_tasks(ann, 2)
-        rules.change([Rule(("read",)), Rule(principals=("bob",))])
+        if by == "key":
+            file.revoke("ann")
+            reason, words, seconds = Reason.UNAUTHENTICATED, "API key", 2
+        else:
+            rules.change([Rule(("read",)), Rule(principals=("bob",))])
+            reason, words, seconds = Reason.PERMISSION_DENIED, "is not allowed", 1
         began = time.monotonic()
         for error in (await end_of(ended), await failure_of(sending)):
-            assert error.reason is Reason.PERMISSION_DENIED
-        assert time.monotonic() - began < 1 + PATIENCE / 10
+            assert error.reason is reason
+        assert time.monotonic() - began < seconds + PATIENCE / 10  # and what a busy machine adds
         waiting = asyncio.ensure_future(anext(other))
-        assert len((await ann.list_tasks(hub.ListTasksRequest())).tasks) == 2
-        with pytest.raises(A2AError, match="is not allowed"):
+        if by == "rules":
+            assert len((await ann.list_tasks(hub.ListTasksRequest())).tasks) == 2
+        with pytest.raises(A2AError, match=words):
             await ann.send("again")
         assert not (waiting.done() and waiting.exception())
         waiting.cancel()

@@ -1,7 +1,7 @@
 """At the start, the URLs of the card are called: proxies that answer wrongly are warnings with the remedy."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client.comparing import canonical, differences, without_generated
 from tests.certificates import new_identity
 from tests.cli.commands import ANY_PORT, Running, serving
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.sites import site
 
 AGENT = """
@@ -73,12 +73,6 @@ async def proxy() -> AsyncIterator[tuple[str, dict[str, str], list[str]]]:
 
     async with site(answer) as url:
         yield url, targets, asked
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not is_so():  # noqa: ASYNC110  the handler of the proxy sets no event
-            await asyncio.sleep(0)
 
 
 async def warned(binding: str, url: str) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.cli.commands import Running, serving
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.stores.conftest import _postgres_template, postgres_url
 
 __all__ = ["_postgres_template", "postgres_url"]
@@ -93,12 +93,6 @@ async def workers(postgres_url: str, tmp_path: Path) -> AsyncIterator[Workers]:
                 _, pid = await connection.task()
                 found.setdefault(pid, connection)
         yield Workers(running, *found.values())
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110  there is no notification
-            await asyncio.sleep(0.02)
 
 
 async def test_a_task_is_canceled_through_another_worker(workers: Workers) -> None:

@@ -1,7 +1,6 @@
 """A store, a delivery worker over real sockets, and a clock and chance of the test. No tests."""
 
 import asyncio
-import inspect
 import json
 import time
 from collections.abc import AsyncIterator, Callable
@@ -44,18 +43,6 @@ def memory(now: Callable[[], float] = time.monotonic) -> MemoryStore:
     store = MemoryStore(push_configs=configs)
     store.outbox = store.memory_outbox = MemoryOutbox(configs, now=now)
     return store
-
-
-async def until(look: Callable[[], Any]) -> Any:
-    """The value of `look` once it is true. For states without a notification."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            found = look()
-            if inspect.isawaitable(found):
-                found = await found
-            if found:
-                return found
-            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

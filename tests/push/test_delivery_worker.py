@@ -17,6 +17,7 @@ from a2a_bridge.push import DeliveryWorker
 from a2a_bridge.push.ssrf_policy import target_of
 from a2a_bridge.stores.ports import OutboxEntry, Store
 from a2a_bridge.testing.store_scene import COMPLETED, HERE
+from tests.patience import until
 from tests.push.delivery_scene import (
     PATIENCE,
     Broken,
@@ -28,7 +29,6 @@ from tests.push.delivery_scene import (
     options,
     receiving,
     register,
-    until,
 )
 from tests.push.test_fair_queue import Clock
 

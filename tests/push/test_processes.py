@@ -18,7 +18,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.secrets import MASK
 from tests.cli.commands import serving
 from tests.gateway.test_versions import asking
-from tests.push.delivery_scene import Posted, Receiver, receiving, until
+from tests.patience import until
+from tests.push.delivery_scene import Posted, Receiver, receiving
 
 pytestmark = pytest.mark.process
 

@@ -27,7 +27,8 @@ from a2a_bridge.stores.ports import Store
 from a2a_bridge.testing.store_scene import HERE
 from tests.agents import ScriptedAgent
 from tests.gateway.test_versions import asking
-from tests.push.delivery_scene import author, config, delivering, options, receiving, until
+from tests.patience import until
+from tests.push.delivery_scene import author, config, delivering, options, receiving
 from tests.push.version_scene import hosted
 
 SECRET = "s3cret-of-theirs"  # noqa: S105

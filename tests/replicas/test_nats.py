@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from a2a_bridge.cluster.bus import BusDownError, Hint
 from a2a_bridge.cluster.nats_bus import NatsBus, NatsLogin
 from tests.certificates import new_identity
 from tests.nats import Accounts, Nats, running
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 #: of the tests; none may be in a log
 SECRET = "pa:ss/w@rd"  # noqa: S105
@@ -48,12 +48,6 @@ async def joined(name: str, login: NatsLogin, listener: Listener | None = None) 
         yield bus
     finally:
         await bus.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110  there is no notification
-            await asyncio.sleep(0.01)
 
 
 async def talk(login: NatsLogin) -> None:

@@ -170,20 +170,17 @@ async def test_attempts_that_bring_nothing_are_bounded() -> None:
     assert tried == 1 + AT_ONCE.attempts
 
 
-async def test_snapshots_alone_are_no_progress() -> None:
+def sending_each_time(*events: Any) -> Probe:
     probe = Probe()
-    tried = 0
+    probe.on_stream = yielding(*events)
+    return probe
 
-    async def only_snapshots(_: Any) -> AsyncGenerator[Any, None]:
-        nonlocal tried
-        tried += 1
-        yield begun()
-        raise A2AError(Reason.UNAVAILABLE, "down", blame=Blame.PEER)
 
-    probe.on_stream = only_snapshots
+async def test_snapshots_alone_are_no_progress() -> None:
+    probe = sending_each_time(begun(), A2AError(Reason.UNAVAILABLE, "down", blame=Blame.PEER))
     with pytest.raises(A2AError, match="down"):
         await _all(Peer(probe, OFFERING).stream("go", follow=AT_ONCE))
-    assert tried == 1 + AT_ONCE.attempts
+    assert len(probe.calls) == 1 + AT_ONCE.attempts
 
 
 async def test_a_stream_that_ends_early_is_resumed_once() -> None:
@@ -207,18 +204,9 @@ async def test_a_stream_that_ends_early_is_resumed_once() -> None:
 
 
 async def test_a_task_at_rest_is_not_followed() -> None:
-    probe = Probe()
-    tried = 0
-
-    async def asks(_: Any) -> AsyncGenerator[Any, None]:
-        nonlocal tried
-        tried += 1
-        yield begun()
-        yield became(hub.TASK_STATE_INPUT_REQUIRED)
-
-    probe.on_stream = asks
+    probe = sending_each_time(begun(), became(hub.TASK_STATE_INPUT_REQUIRED))
     assert len(await _all(Peer(probe, OFFERING).stream("go", follow=AT_ONCE))) == 2
-    assert tried == 1
+    assert len(probe.calls) == 1
 
 
 @pytest.mark.parametrize(
@@ -231,35 +219,17 @@ async def test_a_task_at_rest_is_not_followed() -> None:
     ids=lambda error: error.name,
 )
 async def test_errors_other_than_an_outage_end_it(error: A2AError) -> None:
-    probe = Probe()
-    calls = 0
-
-    async def failing(_: Any) -> AsyncGenerator[Any, None]:
-        nonlocal calls
-        calls += 1
-        yield begun()
-        raise error
-
-    probe.on_stream = failing
+    probe = sending_each_time(begun(), error)
     with pytest.raises(A2AError) as raised:
         await _all(Peer(probe, OFFERING).stream("go", follow=AT_ONCE))
-    assert (raised.value, calls) == (error, 1)
+    assert (raised.value, len(probe.calls)) == (error, 1)
 
 
 async def test_a_message_without_an_answer_is_not_sent_again() -> None:
-    probe = Probe()
-    calls = 0
-
-    async def failing(_: Any) -> AsyncGenerator[Any, None]:
-        nonlocal calls
-        calls += 1
-        raise A2AError(Reason.UNAVAILABLE, blame=Blame.PEER)
-        yield
-
-    probe.on_stream = failing
+    probe = sending_each_time(A2AError(Reason.UNAVAILABLE, blame=Blame.PEER))
     with pytest.raises(A2AError):
         await _all(Peer(probe, OFFERING).stream("go", follow=AT_ONCE))
-    assert calls == 1
+    assert len(probe.calls) == 1
 
 
 def test_waits_grow_and_are_bounded() -> None:

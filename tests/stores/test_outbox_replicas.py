@@ -18,7 +18,8 @@ from a2a_bridge.stores.sql import push, push_configs
 from a2a_bridge.stores.sql.push import SqlOutbox
 from a2a_bridge.stores.sql.push_configs import LATER, SOON
 from a2a_bridge.testing.store_scene import HERE, PATIENCE
-from tests.push.delivery_scene import Posted, author, config, delivering, receiving, until
+from tests.patience import until
+from tests.push.delivery_scene import Posted, author, config, delivering, receiving
 from tests.push.test_fair_queue import Clock
 
 TASKS = [f"t{number}" for number in range(12)]

@@ -70,23 +70,6 @@ def transport(raw: Any) -> GrpcTransport:
 
 
 @operations
-async def test_generated_stubs_call_us(raw: Any, probe: Probe, operation: Any) -> None:
-    answer = None if operation in STREAMING else full(operation.response)
-    probe.on_unary = answering(answer)
-    request = full(operation.request)
-    rpc = getattr(a2a_pb2_grpc.A2AServiceStub(raw), operation.name)(sdk(request))
-    if operation in STREAMING:
-        got = [event async for event in rpc]
-        assert len(got) == len(EVENTS)
-        assert all(map(same, EVENTS, got))
-    else:
-        assert same(answer, await rpc)
-    assert probe.last.operation is operation
-    assert probe.last.request == request
-    assert probe.last.context.tenant == request.tenant
-
-
-@operations
 async def test_the_sdks_client_calls_us(transport: GrpcTransport, probe: Probe, operation: Any) -> None:
     request = full(operation.request)
     context = ClientCallContext(service_parameters={"A2A-Extensions": "u:1,u:2"}, timeout=20.0)
@@ -99,8 +82,10 @@ async def test_the_sdks_client_calls_us(transport: GrpcTransport, probe: Probe, 
         probe.on_unary = answering(answer)
         got = await sdk_method(transport, operation)(sdk(request), context=context)
         assert got is None if operation is ops.DELETE_PUSH_CONFIG else same(answer, got)
+    assert probe.last.operation is operation
     assert probe.last.request == request
     seen = probe.last.context
+    assert seen.tenant == request.tenant
     assert seen.parameters["a2a-version"] == "1.0"
     assert seen.extensions == ("u:1", "u:2")
     assert seen.deadline is not None

@@ -14,6 +14,7 @@ from a2a_bridge.core.errors import A2AError, Reason, Violation
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from a2a_bridge.testing.probe import answering
+from a2a_bridge_transports._http.host import HttpHost
 from tests.transports.http_scene import (
     BINDINGS,
     MESSAGE,
@@ -78,29 +79,38 @@ async def test_a_message(binding: Variant) -> None:
     assert call.context.parameters["a2a-version"] == "1.0"
 
 
-@both
-@pytest.mark.parametrize("version", ["1.0", "1.0.1", " 1.0 ", "01.0"])
-async def test_versions_that_are_spoken(binding: Variant, version: str) -> None:
-    async with hosting(Scripted()) as host:
-        assert (await ask(host, binding.send(version=version))).status == 200
+SEND: Any = {"message": MESSAGE}
+#: of requests that are taken
+TAKEN: list[dict[str, str]] = [
+    *({"version": one} for one in ("1.0", "1.0.1", " 1.0 ", "01.0")),
+    {"version": "", "query": "?a2a-version=1.0"},
+    *({"Content_Type": one} for one in ("application/a2a+json", "application/json;charset=utf-8", "")),
+]
+BAD_VERSIONS = ("", "0.3", "1.7", "2.0", "x", "1", "1.0.1.1", "1.0.x")
+BAD_JSON = (b"{", b'{"a":NaN}', b"{} {}", b"[" * 50_000, b'{"a":' * 50_000, b'"\xff"', b'{"a":1e}', b"\xff")
+FORMS = ("text/plain", "application/x-www-form-urlencoded")
+#: content and headers of requests that are not; the reason, and the status over JSON-RPC and HTTP+JSON
+REJECTED: list[tuple[Any, dict[str, str], str, int, int]] = [
+    *((SEND, {"version": one}, "VERSION_NOT_SUPPORTED", 200, 400) for one in BAD_VERSIONS),
+    *((one, {}, "PARSE_ERROR", 200, 400) for one in BAD_JSON),
+    *((SEND, {"Content_Type": one}, "CONTENT_TYPE_NOT_SUPPORTED", 415, 415) for one in FORMS),
+    # Bad JSON comes before a bad version.
+    (b"{", {"version": "9.9"}, "PARSE_ERROR", 200, 400),
+    ({}, {"version": "9.9"}, "VERSION_NOT_SUPPORTED", 200, 400),
+]
 
 
 @both
-@pytest.mark.parametrize("version", ["", "0.3", "1.7", "2.0", "x", "1", "1.0.1.1", "1.0.x"])
-async def test_versions_that_are_not(binding: Variant, version: str) -> None:
+async def test_requests_that_are_taken_and_those_that_are_not(binding: Variant) -> None:
     service = Scripted()
     async with hosting(service) as host:
-        answer = await ask(host, binding.send(version=version))
-    assert answer.reason == "VERSION_NOT_SUPPORTED"
-    assert answer.status == (200 if binding.kind == "JSONRPC" else 400)
-    assert not service.calls
-
-
-@both
-async def test_the_version_in_the_query(binding: Variant) -> None:
-    async with hosting(Scripted()) as host:
-        answer = await ask(host, binding.raw({"message": MESSAGE}, version="", query="?a2a-version=1.0"))
-        assert answer.status == 200
+        for content, how, reason, rpc, rest in REJECTED:
+            answer = await ask(host, binding.raw(content, **how))
+            assert answer.reason == reason, (content, how)
+            assert answer.status == (rpc if binding.kind == "JSONRPC" else rest), (content, how)
+        assert not service.calls
+        for how in TAKEN:
+            assert (await ask(host, binding.raw(SEND, **how))).status == 200, how
 
 
 @both
@@ -109,18 +119,6 @@ async def test_a_lenient_host_uses_the_version_of_the_address(binding: Variant) 
         binding.result(await ask(host, binding.send(version="")))
         wrong = await ask(host, binding.send(version="0.3"))
         assert wrong.reason == "VERSION_NOT_SUPPORTED"
-
-
-@both
-@pytest.mark.parametrize(
-    "raw",
-    [b"{", b'{"a":NaN}', b"{} {}", b"[" * 50_000, b'{"a":' * 50_000, b'"\xff"', b'{"a":1e}', b"\xff"],
-)
-async def test_invalid_json(binding: Variant, raw: bytes) -> None:
-    async with hosting(Scripted()) as host:
-        answer = await ask(host, binding.raw(raw))
-    assert answer.reason == "PARSE_ERROR"
-    assert answer.status == (200 if binding.kind == "JSONRPC" else 400)
 
 
 @both
@@ -146,13 +144,6 @@ async def test_bad_params_name_the_field(binding: Variant, params: Any, field: s
 
 
 @both
-async def test_bad_json_comes_before_a_bad_version(binding: Variant) -> None:
-    async with hosting(Scripted()) as host:
-        assert (await ask(host, binding.raw(b"{", version="9.9"))).reason == "PARSE_ERROR"
-        assert (await ask(host, binding.raw({}, version="9.9"))).reason == "VERSION_NOT_SUPPORTED"
-
-
-@both
 async def test_unknown_members_are_ignored_and_of_duplicates_the_last_counts(binding: Variant) -> None:
     service = Scripted()
     raw = b'{"new":1,"message":{"messageId":"a","messageId":"b","role":"ROLE_USER","parts":[{"text":"x"}]}}'
@@ -169,23 +160,6 @@ async def test_integers_beyond_a_double(binding: Variant) -> None:
     async with hosting(service) as host:
         binding.result(await ask(host, binding.raw(raw)))
     assert service.calls[0].request.message.parts[0].data.number_value == float(2**100)
-
-
-@both
-@pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded"])
-async def test_bodies_that_are_not_called_json(binding: Variant, media: str) -> None:
-    service = Scripted()
-    async with hosting(service) as host:
-        answer = await ask(host, binding.send(Content_Type=media))
-    assert (answer.status, answer.reason) == (415, "CONTENT_TYPE_NOT_SUPPORTED")
-    assert not service.calls
-
-
-@both
-@pytest.mark.parametrize("media", ["application/a2a+json", "application/json;charset=utf-8", ""])
-async def test_bodies_that_are(binding: Variant, media: str) -> None:
-    async with hosting(Scripted()) as host:
-        assert (await ask(host, binding.send(Content_Type=media))).status == 200
 
 
 @both
@@ -390,9 +364,8 @@ async def test_rest_media_types(accept: str, expected: str) -> None:
     assert {answer.headers["content-type"] for answer in (good, worse, bad)} == {expected}
 
 
-async def test_a_body_on_get_is_ignored() -> None:
-    async with hosting(Scripted()) as host:
-        assert (await ask(host, request("GET", "/tasks/7", b"{nonsense"))).json()["id"] == "7"
+async def test_a_body_on_get_is_ignored(host: HttpHost) -> None:
+    assert (await ask(host, request("GET", "/tasks/7", b"{nonsense"))).json()["id"] == "7"
 
 
 @each("body", [b"", b" \n"])

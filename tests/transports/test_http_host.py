@@ -20,6 +20,7 @@ from tests.transports.http_scene import (
     MESSAGE,
     PATIENCE,
     Scripted,
+    Wire,
     ask,
     frame,
     hosting,
@@ -35,39 +36,35 @@ def rpc(method: str = "SendMessage", **more: Any) -> bytes:
     return frame(method, {"message": MESSAGE}, **more)
 
 
-async def test_connections_are_kept() -> None:
-    async with hosting(Scripted()) as host, wire(host) as connection:
-        for path, body in [("/", rpc()), ("/message:send", SEND), ("/", rpc())]:
-            connection.send(request("POST", path, body))
-            answer = await connection.answer()
-            assert answer.status == 200
-            assert "connection" not in answer.headers
+async def test_connections_are_kept(connection: Wire) -> None:
+    for path, body in [("/", rpc()), ("/message:send", SEND), ("/", rpc())]:
+        connection.send(request("POST", path, body))
+        answer = await connection.answer()
+        assert answer.status == 200
+        assert "connection" not in answer.headers
 
 
-async def test_pipelined_requests_are_answered_in_order() -> None:
-    async with hosting(Scripted()) as host, wire(host) as connection:
-        connection.send(b"".join(request("POST", "/", rpc(id_=number)) for number in range(40)))
-        assert [(await connection.answer()).json()["id"] for _ in range(40)] == list(range(40))
+async def test_pipelined_requests_are_answered_in_order(connection: Wire) -> None:
+    connection.send(b"".join(request("POST", "/", rpc(id_=number)) for number in range(40)))
+    assert [(await connection.answer()).json()["id"] for _ in range(40)] == list(range(40))
 
 
-async def test_a_client_may_ask_to_close() -> None:
-    async with hosting(Scripted()) as host, wire(host) as connection:
-        connection.send(request("POST", "/", rpc(), Connection="close"))
-        assert (await connection.answer()).headers["connection"] == "close"
-        assert await connection.ended()
+async def test_a_client_may_ask_to_close(connection: Wire) -> None:
+    connection.send(request("POST", "/", rpc(), Connection="close"))
+    assert (await connection.answer()).headers["connection"] == "close"
+    assert await connection.ended()
 
 
-async def test_http_1_0() -> None:
-    async with hosting(Scripted()) as host, wire(host) as connection:
-        body = rpc("SendStreamingMessage")
-        connection.send(
-            b"POST / HTTP/1.0\r\nA2A-Version: 1.0\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
-        )
-        status, headers = await connection.head()
-        assert status == 200
-        assert "transfer-encoding" not in headers
-        async with asyncio.timeout(PATIENCE):
-            assert (await connection.reader.read()).count(b"data: ") == 3
+async def test_http_1_0(connection: Wire) -> None:
+    body = rpc("SendStreamingMessage")
+    connection.send(
+        b"POST / HTTP/1.0\r\nA2A-Version: 1.0\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    )
+    status, headers = await connection.head()
+    assert status == 200
+    assert "transfer-encoding" not in headers
+    async with asyncio.timeout(PATIENCE):
+        assert (await connection.reader.read()).count(b"data: ") == 3
 
 
 @each(
@@ -189,10 +186,9 @@ async def test_connections_beyond_the_limit_are_closed(caplog: pytest.LogCapture
     assert caplog.text.count("2 are open, which is the limit") == 1
 
 
-async def test_hosts_are_believed_when_valid() -> None:
-    async with hosting(Scripted()) as host:
-        for name in ("x", "example.com:80", "[::1]:9", "EXAMPLE"):
-            assert (await ask(host, request("POST", "/", rpc(), host=name))).status == 200
+async def test_hosts_are_believed_when_valid(host: HttpHost) -> None:
+    for name in ("x", "example.com:80", "[::1]:9", "EXAMPLE"):
+        assert (await ask(host, request("POST", "/", rpc(), host=name))).status == 200
 
 
 @pytest.mark.parametrize(
@@ -200,10 +196,9 @@ async def test_hosts_are_believed_when_valid() -> None:
     [{"X_A": "x" * 20_000}, {f"X_{number}": "x" * 1000 for number in range(20)}],
     ids=["one header", "many headers"],
 )
-async def test_large_heads_are_rejected(headers: dict[str, str]) -> None:
-    async with hosting(Scripted()) as host:
-        answer = await ask(host, request("POST", "/", rpc(), **headers))
-        assert (answer.status, answer.reason) == (431, "REQUEST_TOO_LARGE")
+async def test_large_heads_are_rejected(headers: dict[str, str], host: HttpHost) -> None:
+    answer = await ask(host, request("POST", "/", rpc(), **headers))
+    assert (answer.status, answer.reason) == (431, "REQUEST_TOO_LARGE")
 
 
 async def test_slow_heads_are_cut_off() -> None:
@@ -240,24 +235,22 @@ async def test_slow_bodies_are_cut_off() -> None:
         assert answer.headers["connection"] == "close"
 
 
-async def test_a_body_in_pieces() -> None:
-    async with hosting(Scripted()) as host, wire(host) as connection:
-        data = request("POST", "/", rpc())
-        for at in range(0, len(data), 7):
-            connection.send(data[at : at + 7])
-            await connection.writer.drain()
-        assert (await connection.answer()).status == 200
+async def test_a_body_in_pieces(connection: Wire) -> None:
+    data = request("POST", "/", rpc())
+    for at in range(0, len(data), 7):
+        connection.send(data[at : at + 7])
+        await connection.writer.drain()
+    assert (await connection.answer()).status == 200
 
 
-async def test_a_chunked_body() -> None:
-    async with hosting(Scripted()) as host, wire(host) as connection:
-        connection.send(
-            "POST /message:send HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\nTransfer-Encoding: chunked\r\n\r\n"
-        )
-        for part in (SEND[:10], SEND[10:]):
-            connection.send(f"{len(part):x}\r\n{part}\r\n")
-        connection.send("0\r\n\r\n")
-        assert (await connection.answer()).status == 200
+async def test_a_chunked_body(connection: Wire) -> None:
+    connection.send(
+        "POST /message:send HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    for part in (SEND[:10], SEND[10:]):
+        connection.send(f"{len(part):x}\r\n{part}\r\n")
+    connection.send("0\r\n\r\n")
+    assert (await connection.answer()).status == 200
 
 
 @pytest.mark.parametrize("first", ["", "3\r\n{  \r\n"])
@@ -274,15 +267,14 @@ async def test_broken_chunks_are_rejected_at_once(first: str) -> None:
         assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
 
 
-async def test_continue_is_sent_to_clients_that_expect_it() -> None:
-    async with hosting(Scripted()) as host, wire(host) as connection:
-        body = rpc()
-        head = request("POST", "/", body, Expect="100-continue").removesuffix(body)
-        connection.send(head)
-        status, _ = await connection.head()
-        assert status == 100
-        connection.send(body)
-        assert (await connection.answer()).status == 200
+async def test_continue_is_sent_to_clients_that_expect_it(connection: Wire) -> None:
+    body = rpc()
+    head = request("POST", "/", body, Expect="100-continue").removesuffix(body)
+    connection.send(head)
+    status, _ = await connection.head()
+    assert status == 100
+    connection.send(body)
+    assert (await connection.answer()).status == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/message:send"])
@@ -326,10 +318,9 @@ async def test_a_client_that_leaves_while_sending() -> None:
         assert len(service.calls) == 1
 
 
-async def test_absolute_form() -> None:
-    async with hosting(Scripted()) as host:
-        answer = await ask(host, request("GET", "http://x/tasks/7?historyLength=1"))
-        assert answer.json()["id"] == "7"
+async def test_absolute_form(host: HttpHost) -> None:
+    answer = await ask(host, request("GET", "http://x/tasks/7?historyLength=1"))
+    assert answer.json()["id"] == "7"
 
 
 @each(
@@ -433,12 +424,11 @@ async def test_the_longest_mount_wins() -> None:
         await host.drain(0)
 
 
-async def test_a_path_is_mounted_once() -> None:
-    async with hosting(Scripted()) as host:
-        with pytest.raises(ValueError, match="already"):
-            host.mount("/", {})
-        with pytest.raises(ValueError, match="already"):
-            host.mount_tree("/", host.find("GET", "/livez"))
+async def test_a_path_is_mounted_once(host: HttpHost) -> None:
+    with pytest.raises(ValueError, match="already"):
+        host.mount("/", {})
+    with pytest.raises(ValueError, match="already"):
+        host.mount_tree("/", host.find("GET", "/livez"))
 
 
 async def test_without_cors() -> None:
@@ -478,10 +468,9 @@ async def test_forwarded_headers(trust: tuple[str, ...], expected: str) -> None:
         assert answer.json() == expected
 
 
-async def test_probes() -> None:
-    async with hosting(Scripted()) as host:
-        for path in ("/livez", "/readyz"):
-            assert (await ask(host, request("GET", path, version=""))).body == b"ok\n"
+async def test_probes(host: HttpHost) -> None:
+    for path in ("/livez", "/readyz"):
+        assert (await ask(host, request("GET", path, version=""))).body == b"ok\n"
 
 
 async def test_a_mount_may_take_a_probes_place() -> None:
@@ -577,9 +566,8 @@ async def test_an_address_that_is_taken() -> None:
         await second.drain(0)
 
 
-async def test_the_real_port_is_known_after_start() -> None:
-    async with hosting(Scripted()) as host:
-        assert host.address.port > 0
+async def test_the_real_port_is_known_after_start(host: HttpHost) -> None:
+    assert host.address.port > 0
 
 
 async def test_malformed_requests_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:

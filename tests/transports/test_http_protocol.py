@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextvars import ContextVar
 from math import inf
 from typing import Any
@@ -17,22 +17,28 @@ from a2a_bridge.testing.each import each
 from a2a_bridge.testing.probe import answering
 from a2a_bridge_transports._http import protocol
 from a2a_bridge_transports._http.exchange import JSON, Reply, Request
+from a2a_bridge_transports._http.host import HttpHost
 from a2a_bridge_transports._http.mounts import Mounts
 from a2a_bridge_transports._http.parser import MOST_HEADERS
 from a2a_bridge_transports._http.protocol import READ_AHEAD, Connection
-from tests.patience import PATIENCE
-from tests.transports.http_scene import MESSAGE, Scripted, ask, frame, hosting, reply, request, update, wire
+from tests.patience import PATIENCE, until
+from tests.transports.http_scene import (
+    MESSAGE,
+    Scripted,
+    Wire,
+    ask,
+    frame,
+    hosting,
+    reply,
+    request,
+    update,
+    wire,
+)
 
 SEND = json.dumps({"message": MESSAGE})
 RPC = frame("SendMessage", {"message": MESSAGE})
 POST = b"POST / HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 @each(
@@ -145,50 +151,45 @@ async def test_the_host_of_an_absolute_target_counts() -> None:
     assert named == ["http://other:81", "http://x"]
 
 
-async def test_connect_is_rejected_and_ends_the_connection() -> None:
-    async with hosting(Scripted()) as host, wire(host) as connection:
-        connection.send(b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n\x16\x03\x01")
-        answer = await connection.answer()
-        assert (answer.status, answer.headers["connection"]) == (404, "close")
-        assert await connection.ended()
+async def test_connect_is_rejected_and_ends_the_connection(connection: Wire) -> None:
+    connection.send(b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n\x16\x03\x01")
+    answer = await connection.answer()
+    assert (answer.status, answer.headers["connection"]) == (404, "close")
+    assert await connection.ended()
 
 
-async def test_http_1_0_may_keep_its_connection() -> None:
-    async with hosting(Scripted()) as host, wire(host) as connection:
-        for _ in range(2):
-            connection.send(b"GET /livez HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
-            assert (await connection.answer()).headers["connection"] == "keep-alive"
-        connection.send(b"GET /livez HTTP/1.0\r\n\r\n")
-        assert (await connection.answer()).headers["connection"] == "close"
-        assert await connection.ended()
+async def test_http_1_0_may_keep_its_connection(connection: Wire) -> None:
+    for _ in range(2):
+        connection.send(b"GET /livez HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        assert (await connection.answer()).headers["connection"] == "keep-alive"
+    connection.send(b"GET /livez HTTP/1.0\r\n\r\n")
+    assert (await connection.answer()).headers["connection"] == "close"
+    assert await connection.ended()
 
 
 @pytest.mark.parametrize(
     "lines", ["keep-alive, Close", "close,keep-alive", "keep-alive\r\nConnection: close"]
 )
-async def test_close_counts_more_than_keep_alive(lines: str) -> None:
-    async with hosting(Scripted()) as host:
-        for version in ("1.0", "1.1"):
-            async with wire(host) as connection:
-                connection.send(f"GET /livez HTTP/{version}\r\nHost: x\r\nConnection: {lines}\r\n\r\n")
-                assert (await connection.answer()).headers["connection"] == "close"
-                assert await connection.ended()
+async def test_close_counts_more_than_keep_alive(lines: str, host: HttpHost) -> None:
+    for version in ("1.0", "1.1"):
+        async with wire(host) as connection:
+            connection.send(f"GET /livez HTTP/{version}\r\nHost: x\r\nConnection: {lines}\r\n\r\n")
+            assert (await connection.answer()).headers["connection"] == "close"
+            assert await connection.ended()
 
 
-async def test_an_answer_to_head_has_no_body() -> None:
-    async with hosting(Scripted()) as host, wire(host) as connection:
-        connection.send(request("HEAD", "/livez") + request("GET", "/livez"))
-        answer = await connection.answer(bodyless=True)
-        assert answer.headers["content-length"] == "3"
-        assert "date" in answer.headers
-        assert (await connection.answer()).body == b"ok\n"
+async def test_an_answer_to_head_has_no_body(connection: Wire) -> None:
+    connection.send(request("HEAD", "/livez") + request("GET", "/livez"))
+    answer = await connection.answer(bodyless=True)
+    assert answer.headers["content-length"] == "3"
+    assert "date" in answer.headers
+    assert (await connection.answer()).body == b"ok\n"
 
 
-async def test_empty_lines_before_a_request_do_not_count() -> None:
-    async with hosting(Scripted()) as host, wire(host) as connection:
-        connection.send(b"\r\n\r\n" + request("GET", "/livez") + b"\r\n" + request("GET", "/livez"))
-        for _ in range(2):
-            assert (await connection.answer()).status == 200
+async def test_empty_lines_before_a_request_do_not_count(connection: Wire) -> None:
+    connection.send(b"\r\n\r\n" + request("GET", "/livez") + b"\r\n" + request("GET", "/livez"))
+    for _ in range(2):
+        assert (await connection.answer()).status == 200
 
 
 @pytest.mark.parametrize(
@@ -200,17 +201,15 @@ async def test_empty_lines_before_a_request_do_not_count() -> None:
         ("/", {f"X_{number}": "" for number in range(MOST_HEADERS + 1)}, 431),
     ],
 )
-async def test_a_head_has_a_limit(target: str, headers: dict[str, str], status: int) -> None:
-    async with hosting(Scripted()) as host:
-        answer = await ask(host, request("GET", target, **headers))
-        assert (answer.status, answer.reason) == (status, "REQUEST_TOO_LARGE")
+async def test_a_head_has_a_limit(target: str, headers: dict[str, str], status: int, host: HttpHost) -> None:
+    answer = await ask(host, request("GET", target, **headers))
+    assert (answer.status, answer.reason) == (status, "REQUEST_TOO_LARGE")
 
 
-async def test_a_head_that_never_ends_is_rejected_at_its_limit() -> None:
-    async with hosting(Scripted()) as host, wire(host) as connection:
-        connection.send(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 40_000)
-        assert (await connection.answer()).status == 431
-        assert await connection.ended()
+async def test_a_head_that_never_ends_is_rejected_at_its_limit(connection: Wire) -> None:
+    connection.send(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 40_000)
+    assert (await connection.answer()).status == 431
+    assert await connection.ended()
 
 
 async def test_pipelined_requests_are_worked_on_one_after_the_other() -> None:
@@ -300,12 +299,11 @@ async def test_a_client_that_keeps_sending_after_a_rejection_is_disconnected(
         await until(lambda: not host.connections)
 
 
-async def test_no_body_is_asked_for_in_vain() -> None:
-    async with hosting(Scripted()) as host, wire(host) as connection:
-        connection.send(request("POST", "/no/such/path/here", Expect="100-continue", Content_Length="10"))
-        answer = await connection.answer()
-        assert (answer.status, answer.headers["connection"]) == (404, "close")
-        assert await connection.ended()
+async def test_no_body_is_asked_for_in_vain(connection: Wire) -> None:
+    connection.send(request("POST", "/no/such/path/here", Expect="100-continue", Content_Length="10"))
+    answer = await connection.answer()
+    assert (answer.status, answer.headers["connection"]) == (404, "close")
+    assert await connection.ended()
 
 
 async def test_idle_connections_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,13 +377,12 @@ async def test_a_client_that_reads_slowly_is_not_cut_off() -> None:
         connection.connection_lost(None)
 
 
-async def test_a_client_that_closes_its_half_is_answered() -> None:
-    async with hosting(Scripted()) as host, wire(host) as connection:
-        connection.send(request("GET", "/livez"))
-        connection.writer.write_eof()
-        assert (await connection.answer()).body == b"ok\n"
-        assert await connection.ended()
-        await until(lambda: not host.connections)
+async def test_a_client_that_closes_its_half_is_answered(host: HttpHost, connection: Wire) -> None:
+    connection.send(request("GET", "/livez"))
+    connection.writer.write_eof()
+    assert (await connection.answer()).body == b"ok\n"
+    assert await connection.ended()
+    await until(lambda: not host.connections)
 
 
 async def test_requests_of_a_connection_do_not_share_context_variables() -> None:
@@ -520,15 +517,14 @@ async def test_a_failed_transport_gets_no_further_answers() -> None:
         connection.connection_lost(None)
 
 
-async def test_the_rest_for_a_client_that_closed_its_half_is_not_kept_for_ever() -> None:
-    async with hosting(Scripted()) as host:
-        connection, transport = Connection(host), Failing()
-        connection.connection_made(transport)
-        connection.deadline = inf
-        connection.pause_writing()
-        connection.eof_received()
-        transport.writes = 1  # asyncio closes the transport then
-        connection.resume_writing()  # there is less than the limit for `pause_writing`
-        connection.end_late(asyncio.get_running_loop().time() + 10 * protocol.UNREAD)
-        assert transport.aborted
-        connection.connection_lost(None)
+async def test_the_rest_for_a_client_that_closed_its_half_is_not_kept_for_ever(host: HttpHost) -> None:
+    connection, transport = Connection(host), Failing()
+    connection.connection_made(transport)
+    connection.deadline = inf
+    connection.pause_writing()
+    connection.eof_received()
+    transport.writes = 1  # asyncio closes the transport then
+    connection.resume_writing()  # there is less than the limit for `pause_writing`
+    connection.end_late(asyncio.get_running_loop().time() + 10 * protocol.UNREAD)
+    assert transport.aborted
+    connection.connection_lost(None)

@@ -131,12 +131,14 @@ async def test_an_event_that_json_cannot_say(asked: bytes) -> None:
 
 
 @both
-async def test_silence_starts_the_stream_and_is_filled(asked: bytes) -> None:
+@pytest.mark.parametrize("items", [["one"], []])
+async def test_silence_starts_the_stream_and_is_filled(asked: bytes, items: list[str]) -> None:
     go = asyncio.Event()
 
     async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
         await go.wait()
-        yield update("one")
+        for item in items:
+            yield update(item)
         raise A2AError(Reason.TASK_NOT_FOUND)
 
     service = Scripted(on_stream=script)
@@ -148,7 +150,7 @@ async def test_silence_starts_the_stream_and_is_filled(asked: bytes) -> None:
         assert await connection.chunk() == b": keep-alive\n\n"
         go.set()
         rest = b"".join([chunk async for chunk in connection.chunks()])
-        assert texts(rest) == ["one", "TASK_NOT_FOUND"]
+        assert texts(rest) == [*items, "TASK_NOT_FOUND"]
 
 
 @both
@@ -175,24 +177,6 @@ async def test_no_keep_alive_after_the_end(asked: bytes) -> None:
                 await asyncio.sleep(0.001)
         connection.connection_lost(None)
     assert written[-1].endswith(b"0\r\n\r\n")
-
-
-@both
-async def test_an_error_after_silence_is_an_event(asked: bytes) -> None:
-    go = asyncio.Event()
-
-    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
-        await go.wait()
-        raise A2AError(Reason.TASK_NOT_FOUND)
-        yield
-
-    service = Scripted(on_stream=script)
-    async with hosting(service, options=HostOptions(keep_alive=0.02)) as host, wire(host) as connection:
-        connection.send(asked)
-        await connection.head()
-        go.set()
-        rest = b"".join([chunk async for chunk in connection.chunks()])
-        assert texts(rest) == ["TASK_NOT_FOUND"]
 
 
 @both
@@ -294,9 +278,12 @@ async def test_parameters_that_cannot_go_out_after_silence(asked: bytes) -> None
 
 
 @both
-async def test_a_reader_that_leaves_closes_the_source(asked: bytes) -> None:
+@pytest.mark.parametrize("pours", [False, True])
+async def test_a_reader_that_leaves_closes_the_source(asked: bytes, pours: bool) -> None:
     async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
         yield update("one")
+        while pours:
+            yield update("x" * 1000)
         await asyncio.Event().wait()
 
     service = Scripted(on_stream=script)
@@ -306,21 +293,6 @@ async def test_a_reader_that_leaves_closes_the_source(asked: bytes) -> None:
             await connection.head()
             await connection.chunk()
             assert not service.closed.is_set()
-        async with asyncio.timeout(PATIENCE):
-            await service.closed.wait()
-
-
-@both
-async def test_a_reader_that_leaves_while_events_pour_closes_the_source(asked: bytes) -> None:
-    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
-        while True:
-            yield update("x" * 1000)
-
-    service = Scripted(on_stream=script)
-    async with hosting(service) as host:
-        async with wire(host) as connection:
-            connection.send(asked)
-            await connection.head()
         async with asyncio.timeout(PATIENCE):
             await service.closed.wait()
 

@@ -48,11 +48,21 @@ def trusting() -> ssl.SSLContext:
 
 
 @both
-@pytest.mark.parametrize("scheme", ["https://", "http://", ""])
-async def test_a_context_means_tls(kind: str, scheme: str) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "serves_tls", "tls"),
+    [
+        ("https://", True, trusting()),
+        ("http://", True, trusting()),
+        ("", True, trusting()),
+        ("https://", False, False),
+        ("https://", True, TlsFiles(ca=str(PEM))),
+        ("https://", True, TlsFiles(verify=False)),
+    ],
+)
+async def test_the_options_decide_on_tls(kind: str, scheme: str, serves_tls: bool, tls: Any) -> None:
     async with (
-        hosting(Scripted(), options=serving()) as host,
-        dialling(f"{scheme}{host.address}", kind, DialOptions(tls=trusting())) as near,
+        hosting(Scripted(), options=serving() if serves_tls else HostOptions()) as host,
+        dialling(f"{scheme}{host.address}", kind, DialOptions(tls=tls)) as near,
     ):
         assert (await Client(near).get_task(hub.GetTaskRequest(id="7"))).id == "7"
 
@@ -69,15 +79,6 @@ async def test_unknown_proxies_are_not_trusted(kind: str, scheme: str, tls: Any)
             await Client(near).get_task(hub.GetTaskRequest(id="7"))
     assert (caught.value.reason, caught.value.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")
     assert not service.calls
-
-
-@both
-async def test_tls_can_be_rejected(kind: str) -> None:
-    async with (
-        hosting(Scripted()) as host,
-        dialling(f"https://{host.address}", kind, DialOptions(tls=False)) as near,
-    ):
-        assert (await Client(near).get_task(hub.GetTaskRequest(id="7"))).id == "7"
 
 
 def test_invalid_tls_options_are_not_ignored() -> None:
@@ -121,16 +122,6 @@ async def test_a_handshake_that_ends_after_draining_is_too_late() -> None:
             writer.close()
     finally:
         late.close()
-
-
-@both
-@pytest.mark.parametrize("files", [TlsFiles(ca=str(PEM)), TlsFiles(verify=False)])
-async def test_trusted_authorities_can_be_files(kind: str, files: TlsFiles) -> None:
-    async with (
-        hosting(Scripted(), options=serving()) as host,
-        dialling(f"https://{host.address}", kind, DialOptions(tls=files)) as near,
-    ):
-        assert (await Client(near).get_task(hub.GetTaskRequest(id="7"))).id == "7"
 
 
 async def test_a_client_certificate_is_shown() -> None:

@@ -224,12 +224,15 @@ def test_L16_tenants_of_requests_are_declared_losses() -> None:
 # L17 to L20: cards
 
 
+CARD: dict[str, Any] = {
+    "name": "n", "description": "d", "url": "https://a/", "version": "1", "protocolVersion": "0.3.0",
+    "capabilities": {}, "defaultInputModes": [], "defaultOutputModes": [], "skills": [],
+}  # fmt: skip
+
+
 def test_L17_interfaces_of_a_card_come_back() -> None:
-    tree = {
-        "name": "n", "description": "d", "url": "https://a/", "version": "1", "protocolVersion": "0.3.0",
-        "capabilities": {}, "defaultInputModes": [], "defaultOutputModes": [], "skills": [],
-        "additionalInterfaces": [{"url": "https://a/", "transport": "JSONRPC"}, {"url": "g", "transport": "GRPC"}],
-    }  # fmt: skip
+    further = [{"url": "https://a/", "transport": "JSONRPC"}, {"url": "g", "transport": "GRPC"}]
+    tree = CARD | {"additionalInterfaces": further}
     for preferred in ({}, {"preferredTransport": "JSONRPC"}):
         check(V0_3.card.decode, V0_3.card.encode, tree | preferred, "direct", "ProtoJSON")
 
@@ -244,29 +247,17 @@ def test_L18_the_history_of_state_transitions_comes_back() -> None:
 
 def test_L19_all_flows_of_a_scheme_come_back() -> None:
     flow = {"tokenUrl": "t", "scopes": {"s": ""}}
-    tree = {
-        "name": "n", "description": "d", "url": "u", "version": "1", "protocolVersion": "0.3.0",
-        "capabilities": {}, "defaultInputModes": [], "defaultOutputModes": [], "skills": [], "security": [{"o": ["s"]}],
-        "securitySchemes": {
-            "o": {
-                "type": "oauth2",
-                "flows": {
-                    "clientCredentials": flow,
-                    "password": flow,
-                    "authorizationCode": {**flow, "authorizationUrl": "a"},
-                },
-            }
-        },
-    }  # fmt: skip
+    code = {**flow, "authorizationUrl": "a"}
+    scheme = {
+        "type": "oauth2",
+        "flows": {"clientCredentials": flow, "password": flow, "authorizationCode": code},
+    }
+    tree = CARD | {"security": [{"o": ["s"]}], "securitySchemes": {"o": scheme}}
     check(V0_3.card.decode, V0_3.card.encode, tree)
 
 
 def test_L20_signatures_of_a_card_come_back() -> None:
-    tree = {
-        "name": "n", "description": "d", "url": "u", "version": "1", "protocolVersion": "0.3.0",
-        "capabilities": {}, "defaultInputModes": [], "defaultOutputModes": [], "skills": [],
-        "signatures": [{"protected": "p", "signature": "s", "header": {"n": 2**60 + 1}}],
-    }  # fmt: skip
+    tree = CARD | {"signatures": [{"protected": "p", "signature": "s", "header": {"n": 2**60 + 1}}]}
     check(V0_3.card.decode, V0_3.card.encode, tree)
 
 
