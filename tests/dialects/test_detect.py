@@ -18,6 +18,7 @@ from a2a_bridge.dialects import (
 )
 from a2a_bridge.dialects.known import detect, detect_among, normalise, presume
 from a2a_bridge.testing.each import each
+from tests.rejections import rejected
 
 OTHER = replace(V1_0, version="0.3", declares=False)
 OLDER = replace(V1_0, version="0.2.5", declares=False)
@@ -86,9 +87,8 @@ def test_versions_that_are_served(text: str) -> None:
     ],
 )
 def test_versions_that_are_not(text: str) -> None:
-    with pytest.raises(A2AError) as caught:
+    with rejected(Reason.VERSION_NOT_SUPPORTED) as caught:
         detect(text, (V1_0,))
-    assert caught.value.reason is Reason.VERSION_NOT_SUPPORTED
     assert caught.value.metadata == {"supportedVersions": "1.0"}
     assert len(caught.value.message) < 200
 
@@ -100,9 +100,8 @@ def test_unknown_versions(text: str) -> None:
 
 @pytest.mark.parametrize("declared", [None, "", "  "])
 def test_silence_means_0_3(declared: str | None) -> None:
-    with pytest.raises(A2AError) as caught:
+    with rejected(Reason.VERSION_NOT_SUPPORTED) as caught:
         detect(declared, (V1_0,))
-    assert caught.value.reason is Reason.VERSION_NOT_SUPPORTED
     assert "0.3" in caught.value.message
     assert detect(declared, (V1_0, OTHER)) is OTHER
     assert by_version(declared or "") is None
@@ -118,9 +117,8 @@ def test_silence_means_the_newest_that_has_the_address(declared: str | None) -> 
 @pytest.mark.parametrize("declared", [None, "", "  "])
 def test_silence_at_an_address_of_a_version_that_is_declared(declared: str | None) -> None:
     for offered in (ALL, (V1_0,)):
-        with pytest.raises(A2AError) as caught:
+        with rejected(Reason.VERSION_NOT_SUPPORTED):
             detect(declared, offered, {V1_0})
-        assert caught.value.reason is Reason.VERSION_NOT_SUPPORTED
         assert detect(declared, offered, {V1_0}, lenient=True) is V1_0
 
 
@@ -210,9 +208,8 @@ def test_an_address_of_two_versions() -> None:
     ],
 )
 def test_an_address_must_not_be_contradicted(declared: str, problem: str) -> None:
-    with pytest.raises(A2AError) as caught:
+    with rejected(Reason.VERSION_NOT_SUPPORTED) as caught:
         detect_among(declared, (V1_0,), (V1_0, OTHER), address_of)
-    assert caught.value.reason is Reason.VERSION_NOT_SUPPORTED
     assert caught.value.message == f"{problem}; supported: 1.0, 0.3"
     assert caught.value.metadata == {"supportedVersions": "1.0, 0.3"}
 

@@ -18,6 +18,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge.testing.each import each
 from a2a_bridge.testing.samples import samples
+from tests.rejections import rejected
 from tests.strategies import json_values
 
 FORMS: dict[str, Form[Any, Any]] = {kind.name: V1_0.forms[kind] for kind in (JSONRPC, HTTP_JSON, GRPC)}
@@ -174,10 +175,8 @@ def test_absent_params(kind: str, name: str, needed: bool) -> None:
     if not needed:
         assert row.decode_request(None) == row.operation.request()
         return
-    with pytest.raises(A2AError) as caught:
+    with rejected(Reason.INVALID_PARAMS, ""):
         row.decode_request(None)
-    assert caught.value.reason is Reason.INVALID_PARAMS
-    assert [one.field for one in caught.value.violations] == [""]
 
 
 @pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])
@@ -204,9 +203,8 @@ def test_a_bad_answer_is_the_agents_fault(kind: str, wire: Any) -> None:
 def test_bytes_that_are_no_message() -> None:
     row = FORMS["GRPC"].row(ops.SEND_MESSAGE)
     assert row is not None
-    with pytest.raises(A2AError) as asked:
+    with rejected(Reason.PARSE_ERROR):
         row.decode_request(b"\xff\xff")
-    assert asked.value.reason is Reason.PARSE_ERROR
     with pytest.raises(A2AError) as answered:
         row.decode_response(b"\xff\xff")
     assert (answered.value.reason, answered.value.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)
@@ -219,10 +217,8 @@ def test_values_that_json_cannot_express_are_rejected_when_written(kind: str) ->
     response = hub.SendMessageResponse(message=request.message)
     row = FORMS[kind].row(ops.SEND_MESSAGE)
     assert row is not None
-    with pytest.raises(A2AError) as asked:
+    with rejected(Reason.INVALID_PARAMS, "message.parts[0].data"):
         row.encode_request(request)
-    assert asked.value.reason is Reason.INVALID_PARAMS
-    assert [one.field for one in asked.value.violations] == ["message.parts[0].data"]
     with pytest.raises(A2AError) as answered:
         row.encode_response(response)
     assert (answered.value.reason, answered.value.blame) == (Reason.INVALID_AGENT_RESPONSE, Blame.PEER)

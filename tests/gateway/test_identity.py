@@ -26,6 +26,7 @@ from tests.gateway.identity_scene import (
     subscribe,
 )
 from tests.patience import PATIENCE
+from tests.rejections import rejected
 
 
 def callers(service: Any) -> LegacyCallers:
@@ -107,9 +108,8 @@ async def test_a_name_means_nothing_in_another_scope(others: dict[str, str]) -> 
     agent = Agent()
     service = callers(agent)
     await service.unary(send("c", owner="ann"))
-    with pytest.raises(A2AError) as raised:
+    with rejected(Reason.TASK_NOT_FOUND):
         await service.unary(get("c", **others))
-    assert raised.value.reason is Reason.TASK_NOT_FOUND
     await service.unary(send("c", **others))
     assert list(agent.tasks) == ["T1", "T2"]
     assert (await service.unary(get("c", owner="ann"))).history[0].task_id == "c"
@@ -127,9 +127,8 @@ async def test_an_id_of_the_agents_own_works_as_well() -> None:
 async def test_an_unknown_name_is_not_found_and_the_error_explains_eviction() -> None:
     service = callers(Agent())
     for call in (get("gone"), cancel("gone")):
-        with pytest.raises(A2AError) as raised:
+        with rejected(Reason.TASK_NOT_FOUND) as raised:
             await service.unary(call)
-        assert raised.value.reason is Reason.TASK_NOT_FOUND
         assert raised.value.metadata["taskId"] == "gone"
         assert "forgets" in raised.value.message
     with pytest.raises(A2AError, match="forgets"):
@@ -286,9 +285,8 @@ async def test_another_session_than_that_of_the_task_is_the_agents_to_judge() ->
     agent = Agent()
     service = callers(agent)
     await service.unary(send("a", "s"))
-    with pytest.raises(A2AError) as raised:
+    with rejected(Reason.INVALID_PARAMS):
         await service.unary(send("a", "other"))
-    assert raised.value.reason is Reason.INVALID_PARAMS
 
 
 async def test_a_rejection_for_another_reason_is_not_tried_again() -> None:
@@ -569,9 +567,7 @@ async def test_a_name_that_is_too_long_to_be_remembered_is_rejected(member: str)
     agent = Agent()
     long = "x" * (LONGEST + 1)
     call = send(long, "s") if member == "id" else send("c", long)
-    with pytest.raises(A2AError) as caught:
+    with rejected(Reason.INVALID_PARAMS, member):
         await callers(agent).unary(call)
-    assert caught.value.reason is Reason.INVALID_PARAMS
-    assert [one.field for one in caught.value.violations] == [member]
     assert agent.calls == []
     await callers(agent).unary(send(long[:-1], long[:-1]))

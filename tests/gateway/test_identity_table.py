@@ -9,6 +9,7 @@ from a2a_bridge.gateway.identity_names import MOST_ARTIFACTS, IdentityTable, Nam
 from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.identity_scene import Agent, get, send
+from tests.rejections import rejected
 
 
 async def test_the_names_used_least_recently_are_forgotten() -> None:
@@ -67,9 +68,8 @@ def test_a_task_with_too_many_artifacts_is_rejected_instead_of_filling_the_memor
     for number in range(MOST_ARTIFACTS):
         name.index(f"a{number}")
     assert name.index("a0") == 0
-    with pytest.raises(A2AError) as raised:
+    with rejected(Reason.INVALID_AGENT_RESPONSE):
         name.index("one more")
-    assert raised.value.reason is Reason.INVALID_AGENT_RESPONSE
 
 
 def test_names_count_with_their_bytes() -> None:

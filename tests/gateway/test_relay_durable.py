@@ -25,6 +25,7 @@ from a2a_bridge.stores import open_store
 from a2a_bridge.stores.ports import Store
 from tests.patience import PATIENCE
 from tests.push.delivery_scene import Receiver, receiving
+from tests.rejections import rejected
 
 BASE = "https://gateway.example"
 ALLOWED = PushOptions(allow=("127.0.0.1",), first=0.001, longest=0.01, trip=1000)
@@ -192,9 +193,8 @@ async def test_a_restarted_gateway_shows_callers_only_their_own_configs(
             await one.call(*created(shown))
             assert await one.post(agent.configs["t", "p"]) == 200
             assert (await receiver.arrived(1))[0].headers["authorization"] == "Bearer secret"
-            with pytest.raises(A2AError) as caught:
+            with rejected(Reason.INVALID_PARAMS):
                 await one.call(*created(shown), who="bob")
-            assert caught.value.reason is Reason.INVALID_PARAMS
 
 
 async def test_a_deleted_config_is_removed_with_its_pending_notifications(tmp_path: Path) -> None:
@@ -444,9 +444,8 @@ async def test_too_large_configs_are_rejected(tmp_path: Path, inline: bool) -> N
         sent = hub.SendMessageRequest(message=hub.Message(message_id="m"))
         sent.configuration.task_push_notification_config.CopyFrom(large)
         operation, request = (ops.SEND_MESSAGE, sent) if inline else created(large)
-        with pytest.raises(A2AError) as caught:
+        with rejected(Reason.INVALID_PARAMS) as caught:
             await one.call(operation, request)
-        assert caught.value.reason is Reason.INVALID_PARAMS
         assert caught.value.violations[0].field == (
             "configuration.taskPushNotificationConfig" if inline else ""
         )
@@ -464,6 +463,5 @@ async def test_a_failing_store_is_an_error_for_the_agent(tmp_path: Path) -> None
             raise A2AError(Reason.UNAVAILABLE, "the store does not work")
 
         one.relay_store._outbox.post = rejecting  # type: ignore[method-assign]
-        with pytest.raises(A2AError) as caught:
+        with rejected(Reason.UNAVAILABLE):
             await one.post(agent.configs["t", "p"])
-        assert caught.value.reason is Reason.UNAVAILABLE

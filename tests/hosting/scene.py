@@ -5,11 +5,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
 
-import pytest
-
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import CallContext, Principal
-from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event_log import Timer
 from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.hosting import Agent, Engine, Run
@@ -192,30 +189,6 @@ def shape(event: Any) -> Any:
 
 def shapes(events: list[Any]) -> list[Any]:
     return [shape(event) for event in events]
-
-
-def rejected(reason: Reason, field: str | None = None) -> Any:
-    """A context in which a call must fail for this reason, and with this field if one is named."""
-    return _Rejected(reason, field)
-
-
-class _Rejected:
-    def __init__(self, reason: Reason, field: str | None) -> None:
-        self._reason = reason
-        self._field = field
-        self._raises = pytest.raises(A2AError)
-
-    def __enter__(self) -> Any:
-        self._caught = self._raises.__enter__()
-        return self._caught
-
-    def __exit__(self, *failure: object) -> bool:
-        held = bool(self._raises.__exit__(*failure))
-        if held:
-            assert self._caught.value.reason is self._reason
-            if self._field is not None:
-                assert [one.field for one in self._caught.value.violations] == [self._field]
-        return held
 
 
 # A clock that a test advances by hand.

@@ -27,7 +27,8 @@ from a2a_bridge.hosting.parameters import SCHEMA_URI
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from tests.agents import EchoAgent, ScriptedAgent
-from tests.hosting.scene import ALICE, COMPLETED, INPUT, WORKING, Talk, agent_of, rejected
+from tests.hosting.scene import ALICE, COMPLETED, INPUT, WORKING, Talk, agent_of
+from tests.rejections import rejected
 
 RESIDUE = write("kind", [["/x", None, 1]])
 

@@ -25,10 +25,10 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    rejected,
     shape,
     shapes,
 )
+from tests.rejections import rejected
 
 
 class Stuck:

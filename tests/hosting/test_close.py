@@ -24,9 +24,9 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    rejected,
     shape,
 )
+from tests.rejections import rejected
 
 
 class Held:

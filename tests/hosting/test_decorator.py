@@ -31,10 +31,10 @@ from tests.hosting.scene import (
     SUBMITTED,
     WORKING,
     Talk,
-    rejected,
     request,
     shapes,
 )
+from tests.rejections import rejected
 
 
 @agent

@@ -26,10 +26,10 @@ from tests.hosting.scene import (
     Talk,
     agent_of,
     gated,
-    rejected,
     shape,
     shapes,
 )
+from tests.rejections import rejected
 
 
 @pytest.fixture

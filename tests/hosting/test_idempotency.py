@@ -29,12 +29,12 @@ from tests.hosting.scene import (
     Gate,
     HandClock,
     agent_of,
-    rejected,
     request,
     shape,
     shapes,
 )
 from tests.hosting.scene import Talk as Plain
+from tests.rejections import rejected
 
 
 class Talk(Plain):

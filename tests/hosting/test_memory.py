@@ -33,8 +33,8 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    rejected,
 )
+from tests.rejections import rejected
 
 MIB = 1 << 20
 kinds = pytest.mark.parametrize("kind", ["memory", "sqlite"])

@@ -14,7 +14,8 @@ from a2a_bridge.stores import MemoryStore
 from a2a_bridge.stores.memory_push import MemoryPushConfigStore
 from a2a_bridge.stores.ports import Registered, Scope
 from tests.agents import EchoAgent, ScriptedAgent
-from tests.hosting.scene import ALICE, BOB, COMPLETED, INPUT, SUBMITTED, WORKING, Talk, rejected, shapes
+from tests.hosting.scene import ALICE, BOB, COMPLETED, INPUT, SUBMITTED, WORKING, Talk, shapes
+from tests.rejections import rejected
 
 HOOK = "https://hook.example/"
 

@@ -25,10 +25,10 @@ from tests.hosting.scene import (
     Plays,
     Talk,
     agent_of,
-    rejected,
     shape,
     shapes,
 )
+from tests.rejections import rejected
 
 LEFT_BEHIND = "the agent's process ended before it finished the task"
 

@@ -10,8 +10,9 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope
 from tests.agents import EchoAgent, ScriptedAgent
 from tests.hosting.late import LateStore
-from tests.hosting.scene import Gate, agent_of, rejected, shapes
+from tests.hosting.scene import Gate, agent_of, shapes
 from tests.hosting.test_idempotency import Counting, Talk, settled
+from tests.rejections import rejected
 
 
 @pytest.mark.parametrize("answer", ["ask", "done"])

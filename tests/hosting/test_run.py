@@ -32,11 +32,11 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    rejected,
     request,
     shape,
 )
 from tests.hosting.test_recovery import Lasting, killed
+from tests.rejections import rejected
 
 
 def run_of(text: str = "hi", **members: object) -> Run:

@@ -26,10 +26,10 @@ from tests.hosting.scene import (
     HandClock,
     Talk,
     agent_of,
-    rejected,
     request,
     stored,
 )
+from tests.rejections import rejected
 
 
 @pytest.fixture

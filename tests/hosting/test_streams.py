@@ -29,11 +29,11 @@ from tests.hosting.scene import (
     Talk,
     agent_of,
     gated,
-    rejected,
     request,
     shape,
     shapes,
 )
+from tests.rejections import rejected
 
 
 async def collect(events: AsyncIterator[Any]) -> list[Any]:

@@ -21,9 +21,9 @@ from tests.hosting.scene import (
     HandClock,
     Talk,
     agent_of,
-    rejected,
     shape,
 )
+from tests.rejections import rejected
 
 RUN = 60.0
 SILENCE = 7.0

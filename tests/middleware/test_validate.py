@@ -12,6 +12,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge.testing.samples import minimal
 from tests.middleware.scene import TASK, ask, get, rejection, subscribe
+from tests.rejections import rejected
 
 LACKING = [
     (ops.SEND_MESSAGE, hub.SendMessageRequest(), ["message"]),
@@ -114,9 +115,8 @@ async def test_a_required_extension_must_be_declared(
     call: Any, declared: tuple[str, ...], probe: Probe
 ) -> None:
     service = extensions(card(needed=True, useful=False))(probe)
-    with pytest.raises(A2AError) as caught:
+    with rejected(Reason.EXTENSION_SUPPORT_REQUIRED) as caught:
         await ask(service, call(declaring(*declared)))
-    assert caught.value.reason is Reason.EXTENSION_SUPPORT_REQUIRED
     assert caught.value.metadata == {"requiredExtensions": NEEDED}
     assert probe.calls == []
 

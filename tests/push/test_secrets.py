@@ -30,6 +30,7 @@ from tests.gateway.test_versions import asking
 from tests.patience import until
 from tests.push.delivery_scene import author, config, delivering, options, receiving
 from tests.push.version_scene import hosted
+from tests.rejections import rejected
 
 SECRET = "s3cret-of-theirs"  # noqa: S105
 TOKEN = "t0ken-of-theirs"  # noqa: S105
@@ -110,9 +111,8 @@ async def test_one_row_that_cannot_be_opened_is_no_error_of_the_others(
     await kept(path, [new], "b")
     async with open_store(f"sqlite:///{path}", StoreOptions(keys=[new])) as store:
         assert [one.config.id for one in await store.push_configs.list(HERE, "t")] == ["b"]
-        with pytest.raises(A2AError) as caught:
+        with rejected(Reason.INTERNAL_ERROR):
             await store.push_configs.get(HERE, "t", "a")
-        assert caught.value.reason is Reason.INTERNAL_ERROR
         readable = await store.push_configs.get(HERE, "t", "b")
         assert readable is not None
         assert (readable.config.authentication.credentials, readable.side_channel) == (
@@ -180,15 +180,13 @@ async def test_answers_mask_credentials_and_take_the_mask_back(binding: str) -> 
         shown.id = ""
         assert (await client.create_task_push_notification_config(shown)).id == "p"
         for members in ({"url": "http://127.0.0.1:1/"}, {"id": "another"}):
-            with pytest.raises(A2AError) as caught:
+            with rejected(Reason.INVALID_PARAMS, "authentication.credentials"):
                 await client.create_task_push_notification_config(
                     registering(
                         task.id,
                         **({"url": receiver.url, "authentication": {**LOGIN, "credentials": MASK}} | members),
                     )
                 )
-            assert caught.value.reason is Reason.INVALID_PARAMS
-            assert [one.field for one in caught.value.violations] == ["authentication.credentials"]
         await client.send_message(asking("done", task_id=task.id))
         for one in await receiver.arrived(2):
             assert one.headers["authorization"] == f"Bearer {SECRET}"

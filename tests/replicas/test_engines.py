@@ -22,10 +22,10 @@ from tests.hosting.scene import (
     Gate,
     Talk,
     agent_of,
-    rejected,
     request,
     shapes,
 )
+from tests.rejections import rejected
 from tests.replicas.conftest import LEASE, PATIENCE, until
 
 

@@ -18,6 +18,7 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
+from tests.rejections import rejected
 from tests.runtime.scene import BINDINGS, EXTENSION, PATIENCE, WELL_KNOWN, agent
 
 RPC = {
@@ -119,9 +120,8 @@ async def test_an_interface_may_be_declared_twice() -> None:
 async def test_the_hosts_limits_hold_on_every_binding(binding: str) -> None:
     options = ServeOptions(host=HostOptions(max_body=1000))
     async with serve(agent(), options=options) as server, connect(server.card, binding=binding) as peer:
-        with pytest.raises(A2AError) as caught:
+        with rejected(Reason.REQUEST_TOO_LARGE) as caught:
             await peer.send("x" * 5000)
-        assert caught.value.reason is Reason.REQUEST_TOO_LARGE
         assert caught.value.metadata == {"limit": "1000"}
         assert (await peer.send("hi")).text == "hi!"
 
@@ -271,9 +271,8 @@ async def test_extensions_tenants_and_deadlines_arrive(binding: str) -> None:
         assert reply.text.split(",")[0] == EXTENSION
         assert context.reply["a2a-extensions"] == EXTENSION
         late = CallContext(deadline=0.0)
-        with pytest.raises(A2AError) as caught:
+        with rejected(Reason.DEADLINE_EXCEEDED):
             await peer.send("hi", context=late)
-        assert caught.value.reason is Reason.DEADLINE_EXCEEDED
         request = hub.SendMessageRequest(tenant="acme")
         request.message.CopyFrom(
             hub.Message(message_id="m", role=hub.ROLE_USER, parts=[hub.Part(text="tenant")])
@@ -293,9 +292,8 @@ async def test_a_tenant_that_the_interface_names(binding: str) -> None:
 async def test_a_required_extension(binding: str) -> None:
     required = agent(extensions=[hub.AgentExtension(uri=EXTENSION, required=True)])
     async with serve(required) as server, connect(server.card, binding=binding) as peer:
-        with pytest.raises(A2AError) as caught:
+        with rejected(Reason.EXTENSION_SUPPORT_REQUIRED):
             await peer.send("hi")
-        assert caught.value.reason is Reason.EXTENSION_SUPPORT_REQUIRED
         context = CallContext(parameters={"a2a-extensions": EXTENSION})
         assert (await peer.send("hi", context=context)).text == "hi!"
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.cli.store_commands import db as app
 from a2a_bridge.core.call import LEFT_OUT_PARAMETER, CallContext
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.errors import Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import open_store
 from a2a_bridge.stores.ports import Registered, Scope, Store, TaskQuery
@@ -23,6 +23,7 @@ from a2a_bridge.stores.sql.database import Database, parse
 from a2a_bridge.stores.sql.schema import bodies, outbox, push_configs, segments, sends, tasks
 from a2a_bridge.testing.store_scene import COMPLETED, ELSEWHERE, HERE, INPUT, WORKING, Author, found
 from tests.limits.scene import Waiting, agent, named, peers, served
+from tests.rejections import rejected
 
 
 async def _filled(url: str, *, both: bool = False) -> None:
@@ -95,9 +96,8 @@ async def test_damage_is_an_error_of_that_task(
     await _filled(url)
     _alter(url, table, column, known=known)
     async with open_store(url) as store:
-        with pytest.raises(A2AError) as damaged:
+        with rejected(Reason.DATA_LOSS) as damaged:
             await call(store)
-        assert damaged.value.reason is Reason.DATA_LOSS
         assert damaged.value.metadata == {"taskId": "bad"}
         good = await store.get(HERE, "good")
         assert good is not None
@@ -222,9 +222,8 @@ async def test_the_row_of_another_key_is_not_served(
     await _filled(url, both=True)
     _exchange(url, table, column)
     async with open_store(url) as store:
-        with pytest.raises(A2AError) as damaged:
+        with rejected(Reason.DATA_LOSS) as damaged:
             await call(store)
-        assert damaged.value.reason is Reason.DATA_LOSS
         assert damaged.value.metadata == {"taskId": "bad"}
         page = await store.list(HERE, TaskQuery())
         assert page.left_out == (2 if table is bodies else 0)
@@ -251,9 +250,8 @@ async def test_a_task_is_not_served_to_another_scope(url: str, elsewhere: Scope)
         connection.execute(update(tasks).where(tasks.c.id == "bad").values(moved))
     database.close()
     async with open_store(url) as store:
-        with pytest.raises(A2AError) as damaged:
+        with rejected(Reason.DATA_LOSS):
             await store.get(elsewhere, "bad")
-        assert damaged.value.reason is Reason.DATA_LOSS
         page = await store.list(elsewhere, TaskQuery())
         assert (page.tasks, page.left_out) == ([], 1)
     _checked(url, ["bodies"])
@@ -281,9 +279,8 @@ async def test_a_damaged_index_does_not_lead_to_another_task(sqlite_url: str) ->
     await _filled(sqlite_url)
     _mislead(Path(sqlite_url.removeprefix("sqlite:///")))
     async with open_store(sqlite_url) as store:
-        with pytest.raises(A2AError) as damaged:
+        with rejected(Reason.DATA_LOSS):
             await store.get(HERE, "bad")
-        assert damaged.value.reason is Reason.DATA_LOSS
     _checked(sqlite_url, ["bodies"])
 
 
@@ -303,9 +300,8 @@ async def test_a_task_whose_log_has_a_hole_is_damaged(url: str) -> None:
         connection.execute(segments.delete().where(segments.c.task == "bad", segments.c.first == 3))
     database.close()
     async with open_store(url) as store:
-        with pytest.raises(A2AError) as damaged:
+        with rejected(Reason.DATA_LOSS):
             await store.get(HERE, "bad")
-        assert damaged.value.reason is Reason.DATA_LOSS
         assert (await store.list(HERE, TaskQuery())).left_out == 1
     _checked(url, ["tasks"])
 
