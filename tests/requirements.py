@@ -219,7 +219,7 @@ jsonrpc-methods: Unknown methods are MethodNotFound.
   transports/test_http_bindings.py::test_methods_that_do_not_exist
 # 10
 grpc-service: lf.a2a.v1.A2AService: bytes of protobuf, metadata, statuses with details.
-  transports/test_grpc_server.py::test_bytes_in_bytes_out
+  transports/test_grpc_sdk.py::test_the_sdks_client_calls_us
   transports/test_grpc_server.py::test_the_table_of_errors
 grpc-deadline: The deadline of the caller ends the call.
   transports/test_grpc_server.py::test_a_deadline_arrives_and_ends_the_work

@@ -297,17 +297,6 @@ async def test_tenants(probe: Probe, front: str) -> None:
         assert len(probe.calls) == before
 
 
-async def test_two_gateways_in_a_row(probe: Probe) -> None:
-    probe.on_unary = answering(hub.Task(id="t"))
-    async with (
-        agent(probe, "JSONRPC") as server,
-        gateway(*server.card.supported_interfaces) as inner,
-        gateway(of_port("GRPC", inner.grpc.port if inner.grpc else 0)) as outer,
-        connect(outer.card, binding="HTTP+JSON") as client,
-    ):
-        assert (await client.get_task(hub.GetTaskRequest(id="t"))).id == "t"
-
-
 async def test_an_integer_beyond_doubles_is_rounded_and_logged_once(
     probe: Probe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

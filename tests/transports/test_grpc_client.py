@@ -384,32 +384,6 @@ async def test_extensions_of_the_peer_become_the_reply() -> None:
     assert context.reply == {"a2a-extensions": "u:1"}
 
 
-@pytest.mark.parametrize("call", ["get", "subscribe"])
-async def test_leaving_cancels_the_call(call: str) -> None:
-    arrived, gone = asyncio.Event(), asyncio.Event()
-
-    async def answer(_wire: bytes, context: Any) -> None:
-        arrived.set()
-        try:
-            if call == "subscribe":
-                await context.write(EVENT)
-            await asyncio.Event().wait()
-        finally:
-            gone.set()
-
-    async with peer(answer, streaming=call == "subscribe") as (address, _), dialling(address) as client:
-        if call == "get":
-            task = asyncio.create_task(client.get_task(REQUEST))
-            await asyncio.wait_for(arrived.wait(), PATIENCE)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        else:
-            async with aclosing(client.subscribe_to_task(SUBSCRIBE)) as events:
-                await anext(events)
-        await asyncio.wait_for(gone.wait(), PATIENCE)
-
-
 async def test_a_silent_peer_that_lives_is_waited_for() -> None:
     """A peer without health answers UNIMPLEMENTED, and that is an answer."""
     go = asyncio.Event()

@@ -21,7 +21,7 @@ from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import google_rpc
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
-from a2a_bridge.testing.samples import full, minimal
+from a2a_bridge.testing.samples import minimal
 from a2a_bridge_transports.grpc import BINDING
 from a2a_bridge_transports.grpc.channel import place_of
 from tests.patience import LIMITS
@@ -62,14 +62,6 @@ async def raw(probe: Probe) -> AsyncIterator[Any]:
 def call(raw: Any, path: str, wire: bytes = b"", **options: Any) -> Any:
     make = raw.unary_stream if path == STREAM else raw.unary_unary
     return make(path)(wire, **options)
-
-
-async def test_bytes_in_bytes_out(raw: Any, probe: Probe) -> None:
-    request = full(hub.SendMessageRequest)
-    assert await call(raw, SEND, request.SerializeToString()) == ANSWER.SerializeToString()
-    assert probe.last.request == request
-    stream = call(raw, STREAM, request.SerializeToString())
-    assert [event async for event in stream] == [EVENT.SerializeToString()] * 2
 
 
 async def test_metadata_becomes_parameters(raw: Any, probe: Probe) -> None:
@@ -184,13 +176,6 @@ async def test_violations_are_a_bad_request(raw: Any, probe: Probe) -> None:
     assert (violation.field, violation.description) == ("message.parts", "is required")
 
 
-async def test_an_error_after_events(raw: Any, probe: Probe) -> None:
-    probe.on_stream = yielding(EVENT, A2AError(Reason.TASK_NOT_FOUND))
-    rpc = call(raw, STREAM)
-    assert await rpc.read() == EVENT.SerializeToString()
-    assert details_of(await rejected(rpc))[0] == "TASK_NOT_FOUND"
-
-
 async def test_status_texts_are_one_line(raw: Any, probe: Probe) -> None:
     probe.on_unary = answering(A2AError(Reason.INTERNAL_ERROR, "50% é\r\nx-injected: 1\x00"))
     assert (await rejected(call(raw, SEND))).details() == "50% é x-injected: 1 "
@@ -281,45 +266,6 @@ async def test_a_deadline_arrives_and_ends_the_work(raw: Any, probe: Probe, path
     await probe.wait_running(0)
     assert probe.cancelled == len(probe.calls)
     assert probe.last.context.deadline is not None
-
-
-@pytest.mark.parametrize("path", [SEND, STREAM])
-async def test_a_caller_that_leaves_ends_the_work(raw: Any, probe: Probe, path: str) -> None:
-    probe.on_unary, probe.on_stream = waiting, holding(EVENT)
-    rpc = call(raw, path)
-    await probe.wait_running(1)
-    rpc.cancel()
-    await probe.wait_running(0)
-    assert probe.cancelled == 1
-
-
-async def test_a_connection_that_breaks_ends_the_work(probe: Probe) -> None:
-    probe.on_stream = holding(EVENT)
-    async with hosting(probe) as host:
-        async with channel(host.address) as raw:
-            await call(raw, STREAM).read()
-            await probe.wait_running(1)
-        await probe.wait_running(0)
-
-
-async def test_the_caller_that_stops_reading_stops_the_producer(raw: Any, probe: Probe) -> None:
-    big = hub.StreamResponse(message=hub.Message(message_id="m", parts=[hub.Part(text="x" * 100_000)]))
-    made = 0
-
-    async def stream(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
-        nonlocal made
-        for _number in range(1000):
-            made += 1
-            yield big
-
-    probe.on_stream = stream
-    rpc = call(raw, STREAM)
-    await rpc.read()
-    for _ in range(200):
-        await call(raw, SEND)
-    assert made < 250
-    rpc.cancel()
-    await probe.wait_running(0)
 
 
 @pytest.mark.parametrize("path", [SEND, STREAM])

@@ -18,7 +18,6 @@ from a2a_bridge_transports._http.host import HttpHost
 from tests.transports.http_scene import (
     BINDINGS,
     MESSAGE,
-    PATIENCE,
     Answer,
     Scripted,
     ask,
@@ -397,22 +396,3 @@ async def test_query_parameters_reach_the_request() -> None:
     assert call.request.include_artifacts
     assert call.request.status_timestamp_after.seconds == 1767225600
     assert bad.reason == "INVALID_PARAMS"
-
-
-@both
-async def test_many_callers_at_once(binding: Variant) -> None:
-    gathered = asyncio.Event()
-    waiting = 0
-
-    async def meet(_: Call[Any, Any]) -> Any:
-        nonlocal waiting
-        waiting += 1
-        if waiting == 50:
-            gathered.set()
-        async with asyncio.timeout(PATIENCE):
-            await gathered.wait()
-        return reply()
-
-    async with hosting(Scripted(on_unary=meet)) as host:
-        answers = await asyncio.gather(*(ask(host, binding.send()) for _ in range(50)))
-    assert all(answer.status == 200 for answer in answers)

@@ -321,7 +321,7 @@ async def test_an_error_with_any_status_and_id(status: str, id_: str) -> None:
     body = f'{{"jsonrpc":"2.0","id":{id_},"error":{{"code":-32001,"message":"gone"}}}}'
     async with peering(http(body, status)) as peer:
         error = await failure(send(peer.url, "JSONRPC"))
-    assert (error.reason, error.message) == (Reason.TASK_NOT_FOUND, "gone")
+    assert (error.reason, error.message, error.blame) == (Reason.TASK_NOT_FOUND, "gone", Blame.PEER)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from a2a_bridge.bindings.binding import DialOptions, HostOptions
-from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import Call, CallContext
-from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.errors import Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import LIMITS
 from tests.transports.http_peer import REQUEST, failure, send, subscribe
@@ -40,53 +39,6 @@ async def test_there_and_back(kind: str, path: str, slash: str) -> None:
     assert answer == reply()
     [call] = service.calls
     assert call.request == REQUEST
-
-
-@both
-async def test_a_stream(kind: str) -> None:
-    async with hosting(Scripted()) as host:
-        assert [said(event) for event in await subscribe(f"http://{host.address}", kind)] == [
-            "one",
-            "two",
-            "three",
-        ]
-
-
-@both
-async def test_errors_keep_their_reason(kind: str) -> None:
-    thrown: list[A2AError] = []
-
-    async def fail(_: Call[Any, Any]) -> Any:
-        raise thrown[-1]
-
-    async with hosting(Scripted(on_unary=fail)) as host:
-        for reason in Reason:
-            thrown.append(A2AError(reason, "told", metadata={"k": "v"}, retry_after=3))
-            error = await failure(send(f"http://{host.address}", kind))
-            assert (error.reason, error.message, error.metadata, error.blame, error.retry_after) == (
-                reason,
-                "told",
-                {"k": "v"},
-                Blame.PEER,
-                3,
-            )
-
-
-@both
-async def test_errors_early_and_late_in_streams(kind: str) -> None:
-    late = False
-
-    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
-        if late:
-            yield update("one")
-        raise A2AError(Reason.TASK_NOT_FOUND)
-
-    async with hosting(Scripted(on_stream=script)) as host:
-        [error] = await subscribe(f"http://{host.address}", kind)
-        assert error.reason is Reason.TASK_NOT_FOUND
-        late = True
-        event, error = await subscribe(f"http://{host.address}", kind)
-        assert (said(event), error.reason) == ("one", Reason.TASK_NOT_FOUND)
 
 
 @both
@@ -121,17 +73,6 @@ async def test_the_interfaces_tenant(kind: str) -> None:
         await client.get_task(hub.GetTaskRequest(id="7", tenant="own"))
         assert request.tenant == ""
     assert [call.context.tenant for call in service.calls] == ["ac/me", "own"]
-
-
-@both
-async def test_deadlines_travel(kind: str) -> None:
-    service = Scripted()
-    deadline = time.monotonic() + 50
-    async with hosting(service) as host:
-        await send(f"http://{host.address}", kind, deadline=deadline)
-    found = service.calls[0].context.deadline
-    assert found is not None
-    assert abs(found - deadline) < 5
 
 
 @both
@@ -201,34 +142,6 @@ async def test_silence_is_noticed_and_keep_alives_are_no_silence(kind: str) -> N
         event, error = await subscribe(f"http://{host.address}", kind, options)
         assert (said(event), error.reason) == ("one", Reason.UNAVAILABLE)
         assert (error.metadata["phase"], error.blame) == ("stream", Blame.PEER)
-
-
-@both
-async def test_closing_a_stream_cancels_upstream(kind: str) -> None:
-    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
-        yield update("one")
-        await asyncio.Event().wait()
-
-    service = Scripted(on_stream=script)
-    async with hosting(service) as host, dialling(f"http://{host.address}", kind) as near:
-        stream = near.stream(Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="7"), CallContext()))
-        assert said((await anext(stream)).message) == "one"
-        await stream.aclose()
-        async with asyncio.timeout(PATIENCE):
-            await service.closed.wait()
-
-
-@both
-async def test_cancelling_a_call_cancels_upstream(kind: str) -> None:
-    unanswered = Unanswered()
-    async with hosting(Scripted(on_unary=unanswered)) as host:
-        task = asyncio.create_task(send(f"http://{host.address}", kind))
-        async with asyncio.timeout(PATIENCE):
-            await unanswered.entered.wait()
-            task.cancel()
-            await unanswered.gone.wait()
-        with pytest.raises(asyncio.CancelledError):
-            await task
 
 
 @both

@@ -19,7 +19,6 @@ from tests.transports.http_scene import (
     PATIENCE,
     Answer,
     Scripted,
-    Wire,
     ask,
     frame,
     hosting,
@@ -338,26 +337,6 @@ async def test_a_reader_that_does_not_read_costs_little(
 
 
 @both
-async def test_an_endless_producer_does_not_starve_other_calls(asked: bytes) -> None:
-    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
-        while True:
-            yield update("x")
-
-    async def consume(connection: Wire) -> None:
-        while await connection.reader.read(1 << 16):
-            pass
-
-    async with hosting(Scripted(on_stream=script)) as host, wire(host) as connection:
-        connection.send(asked)
-        await connection.head()
-        reading = asyncio.create_task(consume(connection))
-        for _ in range(20):
-            assert (await ask(host, request("GET", "/tasks/7"))).status == 200
-        reading.cancel()
-        await asyncio.wait([reading])
-
-
-@both
 async def test_the_connection_serves_on_after_a_stream(asked: bytes) -> None:
     async with hosting(Scripted()) as host, wire(host) as connection:
         for _ in range(3):
@@ -372,10 +351,3 @@ async def test_subscribing_either_way(method: str, path: str) -> None:
     async with hosting(service) as host:
         assert texts((await ask(host, request(method, path))).body) == ["one", "two", "three"]
     assert service.calls[0].request.id == "7"
-
-
-async def test_many_streams_at_once() -> None:
-    numbers = [str(number) for number in range(50)]
-    async with hosting(Scripted(on_stream=saying(*numbers))) as host:
-        answers = await asyncio.gather(*(ask(host, RPC) for _ in range(40)))
-    assert all(texts(answer.body) == numbers for answer in answers)
