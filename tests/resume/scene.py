@@ -46,11 +46,13 @@ def kind_of(binding: str) -> BindingKind[Any, Any]:
 
 
 @asynccontextmanager
-async def dialling(address: str, binding: str, dialect: Dialect = V1_0) -> AsyncIterator[Service]:
+async def dialling(
+    address: object, binding: str, dialect: Dialect = V1_0, options: DialOptions | None = None
+) -> AsyncIterator[Service]:
     """A client side of ours."""
-    url = address if binding == "GRPC" else f"http://{address}"
+    url = str(address) if binding == "GRPC" else f"http://{address}"
     interface = hub.AgentInterface(url=url, protocol_binding=binding, protocol_version=dialect.version)
-    async with find(binding).dial(interface, dialect, DialOptions()) as service:
+    async with find(binding).dial(interface, dialect, options or DialOptions()) as service:
         yield service
 
 

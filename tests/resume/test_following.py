@@ -24,8 +24,9 @@ from a2a_bridge.middleware.validate import extensions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
 from a2a_bridge_transports._http.asgi import AsgiHost
+from tests.rejections import rejected
 from tests.resume.cutting import PATIENCE, Cutter
-from tests.resume.scene import BINDINGS, OLDER, read, subscribing, through_a_cutter
+from tests.resume.scene import BINDINGS, OLDER, dialling, read, subscribing, through_a_cutter
 from tests.resume.scripted import TASK, Anew, Log, became, begun, chunk, whole
 from tests.sites import listening
 from tests.transports.grpc_scene import channel, finished
@@ -382,21 +383,14 @@ cells = pytest.mark.parametrize(
 async def test_invalid_ids_are_rejected_alike(binding: str, dialect: Dialect, after: str) -> None:
     """Sent as a constant parameter, which our client side does not check."""
     log = Log(*whole(2))
-    found = find(binding)
-    async with listening(log, binding, [dialect]) as address:
-        interface = hub.AgentInterface(
-            url=str(address) if binding == "GRPC" else f"http://{address}",
-            protocol_binding=binding,
-            protocol_version=dialect.version,
-        )
-        async with found.dial(
-            interface, dialect, DialOptions(parameters={"last-event-id": after})
-        ) as service:
-            with pytest.raises(A2AError) as rejected:
-                await read(service, subscribing(TASK))
-    assert rejected.value.reason is Reason.INVALID_PARAMS
-    assert [one.field for one in rejected.value.violations] == ["Last-Event-ID"]
-    assert rejected.value.message.startswith("Last-Event-ID: ")
+    options = DialOptions(parameters={"last-event-id": after})
+    async with (
+        listening(log, binding, [dialect]) as address,
+        dialling(address, binding, dialect, options) as service,
+    ):
+        with rejected(Reason.INVALID_PARAMS, "Last-Event-ID") as caught:
+            await read(service, subscribing(TASK))
+    assert caught.value.message.startswith("Last-Event-ID: ")
     assert log.calls == []
 
 
@@ -421,14 +415,9 @@ async def test_a_further_header_is_no_way_around(binding: str) -> None:
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_our_client_sends_nothing_that_can_be_no_id(binding: str) -> None:
     log = Log(*whole(2))
-    found = find(binding)
-    async with listening(log, binding) as address:
-        url = str(address) if binding == "GRPC" else f"http://{address}"
-        interface = hub.AgentInterface(url=url, protocol_binding=binding, protocol_version="1.0")
-        async with found.dial(interface, V1_0, DialOptions()) as service:
-            with pytest.raises(A2AError) as rejected:
-                await read(service, subscribing(TASK, "a\r\nb"))
-    assert rejected.value.reason is Reason.INVALID_PARAMS
+    async with listening(log, binding) as address, dialling(address, binding) as service:
+        with rejected(Reason.INVALID_PARAMS):
+            await read(service, subscribing(TASK, "a\r\nb"))
     assert log.calls == []
 
 
@@ -437,12 +426,9 @@ async def test_other_calls_do_not_send_last_event_id(binding: str) -> None:
     """A gateway would otherwise forward a caller's header to agents with other numbers."""
     probe = Probe()
     probe.on_unary = answering(begun().task)
-    async with listening(probe, binding) as address:
-        url = str(address) if binding == "GRPC" else f"http://{address}"
-        interface = hub.AgentInterface(url=url, protocol_binding=binding, protocol_version="1.0")
-        async with find(binding).dial(interface, V1_0, DialOptions()) as service:
-            context = subscribing(TASK, "7").context
-            await service.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id=TASK), context))
+    async with listening(probe, binding) as address, dialling(address, binding) as service:
+        context = subscribing(TASK, "7").context
+        await service.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id=TASK), context))
     assert probe.last.context.parameters.get("last-event-id") is None
 
 
