@@ -155,7 +155,118 @@ def test_it():
 """,
     )
     assert "1 passed" in done.stdout, done.stdout
+    code = "import sys, pytest; there = set(sys.modules); import a2a_bridge.testing.plugin; print(sorted(set(sys.modules) - there))"
+    words = [sys.executable, "-c", code]
+    loaded = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+    # pytest itself needs no asyncio.
+    assert loaded.strip() == "['a2a_bridge', 'a2a_bridge.testing', 'a2a_bridge.testing.plugin']"
     fixtures = run(tmp_path, "", "--fixtures").stdout
     assert {"a2a_target", "a2a_agent", "a2a_peer", "a2a_record"} <= set(
         re.findall(r"^(a2a_\w+) --", fixtures, re.MULTILINE)
     )
+
+
+def test_a_stream_that_does_not_end(tmp_path: Path) -> None:
+    """Its events come one by one, a task is canceled between them, and streams that are left are disconnected."""
+    done = run(
+        tmp_path,
+        """
+import asyncio
+import gc
+import threading
+import pytest
+from a2a_bridge import agent
+from a2a_bridge.ext import hub
+from a2a_bridge.testing import agent_client
+
+@agent
+async def endless(text):
+    yield "first"
+    await asyncio.Event().wait()
+
+@pytest.fixture
+def a2a_target():
+    return endless
+
+def test_cancel(a2a_peer):
+    events = a2a_peer.stream("go")
+    task = next(events).task
+    a2a_peer.run(a2a_peer.peer.cancel_task(hub.CancelTaskRequest(id=task.id)))
+    states = [event.status_update.status.state for event in events if event.HasField("status_update")]
+    assert states[-1] == hub.TASK_STATE_CANCELED
+    assert list(events) == []
+
+def test_left(a2a_peer):
+    assert next(a2a_peer.stream("go")).task.id
+
+def test_nothing_comes(a2a_peer, monkeypatch):
+    events = a2a_peer.stream("go")
+    while not next(events).HasField("artifact_update"):
+        pass
+    monkeypatch.setattr(agent_client, "LIMIT", 0.1)
+    with pytest.raises(TimeoutError, match="no event for 0.1 seconds"):
+        next(events)
+    with pytest.raises(TimeoutError, match="not ended within 0.1 seconds"):
+        a2a_peer.send("go")
+    monkeypatch.undo()
+
+def test_no_thread_is_left():
+    gc.collect()
+    assert [one.name for one in threading.enumerate()] == ["MainThread"]
+""",
+    )
+    assert "10 passed" in done.stdout, done.stdout
+    # Six tests leave a task that runs; a server that waits for it needs 10 seconds for each.
+    (seconds,) = re.findall(r"passed in ([\d.]+)s", done.stdout)
+    assert float(seconds) < 60
+
+
+def test_an_error_of_a_stream_is_raised_by_the_test(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        """
+import pytest
+from a2a_bridge import A2AError, agent
+
+@agent
+async def fails(text):
+    raise RuntimeError("secret")
+
+@pytest.fixture
+def a2a_target():
+    return fails
+
+def test_it(a2a_peer):
+    events = a2a_peer.stream("go")
+    with pytest.raises(A2AError):
+        next(events)
+""",
+    )
+    assert "3 passed" in done.stdout, done.stdout
+
+
+def test_an_agent_whose_card_asks_for_credentials(tmp_path: Path) -> None:
+    """Nothing checks them here, so that the agent can be tested."""
+    done = run(
+        tmp_path,
+        """
+import pytest
+from a2a_bridge import agent
+from a2a_bridge.ext import hub
+
+KEY = hub.SecurityScheme(api_key_security_scheme=hub.APIKeySecurityScheme(name="X-Key", location="header"))
+
+@agent(security={"key": KEY})
+async def guarded(text):
+    return text
+
+@pytest.fixture
+def a2a_target():
+    return guarded
+
+def test_it(a2a_peer, a2a_agent):
+    assert list(a2a_agent.card.security_schemes) == ["key"]
+    assert a2a_peer.send("hello").text == "hello"
+""",
+    )
+    assert "3 passed" in done.stdout, done.stdout
