@@ -27,6 +27,8 @@ _QUERY: dict[str, Schema] = {
 _MEDIA = "application/json"
 #: 1.0 has a media type of its own, too (spec 11.1)
 _A2A_MEDIA = "application/a2a+json"
+#: the name of the schema of errors
+_ERROR = "Error"
 
 
 @cache
@@ -38,6 +40,8 @@ def openapi(dialect: Dialect) -> JsonObject | None:
     if form is None:
         return None
     paths: dict[str, JsonObject] = {}
+    bodies: dict[str, Schema] = {}
+    example = form.encode_error(A2AError(Reason.TASK_NOT_FOUND, "there is no such task")).body
     requests: set[type[Message]] = set()
     responses: set[type[Message]] = set()
     for row in form.rows:
@@ -48,7 +52,12 @@ def openapi(dialect: Dialect) -> JsonObject | None:
         responses |= {response} - {Empty}
         for rule, id_ in _named(row):
             operation = _operation(dialect, form, row, rule, id_)
+            operation["responses"]["default"] = _error(dialect, example)
+            if rule.body:
+                operation["requestBody"] = _body(request, rule, id_, bodies)
             paths.setdefault(rule.template, {})[rule.method.lower()] = operation
+    # Generators of clients make a class of each schema with a name; those without one clash.
+    named = schemas(*requests, names=form.json_names, responses=responses)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -59,7 +68,7 @@ def openapi(dialect: Dialect) -> JsonObject | None:
         },
         "servers": [{"url": "."}],
         "paths": paths,
-        "components": {"schemas": schemas(*requests, names=form.json_names, responses=responses)},
+        "components": {"schemas": {**named, **bodies, _ERROR: _shape(example)}},
     }
 
 
@@ -96,32 +105,39 @@ def _operation(
     if dialect.declares:
         version = {"type": "string", "enum": [dialect.version]}
         parameters.append({"name": "A2A-Version", "in": "header", "required": True, "schema": version})
-    media = (_MEDIA, _A2A_MEDIA) if dialect.declares else (_MEDIA,)
-    described: JsonObject = {
+    return {
         "operationId": id_,
         "tags": [row.operation.name],
         "parameters": parameters,
-        "responses": {"200": _success(row, response, media), "default": _error(form, media)},
+        "responses": {"200": _success(row, response, _media(dialect))},
     }
-    if rule.body:
-        body = _body(request, bound)
-        described["requestBody"] = {
-            "required": bool(body.get("required")) or "$ref" in body,
-            "content": {one: {"schema": body} for one in media},
-        }
-    return described
 
 
-def _body(request: type[Message], bound: list[str]) -> Schema:
-    """The members that a path does not have."""
+def _media(dialect: Dialect) -> tuple[str, ...]:
+    """The media types of responses."""
+    return (_MEDIA, _A2A_MEDIA) if dialect.declares else (_MEDIA,)
+
+
+def _body(request: type[Message], rule: HttpRule, id_: str, bodies: dict[str, Schema]) -> JsonObject:
+    """The request body: the whole message, or a schema for the members that the path does not have, which is
+    added to `bodies`. The server takes other media types of JSON, too; generators make faulty clients of two.
+    """
+    bound = _VARIABLE.findall(rule.template)
     name = request.DESCRIPTOR.name
-    if not bound:
-        return {"$ref": PLACE + name}
-    whole = schemas(request)[name]
-    members = {key: value for key, value in whole["properties"].items() if key not in bound}
-    required = [key for key in whole.get("required", ()) if key not in bound]
-    rest: Schema = {"type": "object", "properties": members}
-    return {**rest, "required": required} if required else rest
+    required = True
+    if bound:
+        whole = schemas(request)[name]
+        rest: Schema = {
+            "type": "object",
+            "properties": {key: value for key, value in whole["properties"].items() if key not in bound},
+        }
+        missing = [key for key in whole.get("required", ()) if key not in bound]
+        if missing:
+            rest["required"] = missing
+        required = bool(missing)
+        name = f"{id_}Body"
+        bodies[name] = rest
+    return {"required": required, "content": {_MEDIA: {"schema": {"$ref": PLACE + name}}}}
 
 
 def _success(row: Row[HttpAddress, Any], response: type[Message], media: tuple[str, ...]) -> JsonObject:
@@ -135,8 +151,17 @@ def _success(row: Row[HttpAddress, Any], response: type[Message], media: tuple[s
     return {"description": name, "content": {one: {"schema": reference} for one in media}}
 
 
-def _error(form: Form[HttpAddress, Any], media: tuple[str, ...]) -> JsonObject:
+def _error(dialect: Dialect, example: Json) -> JsonObject:
     """Errors, with an example."""
-    example = form.encode_error(A2AError(Reason.TASK_NOT_FOUND, "there is no such task")).body
-    content = {one: {"schema": {"type": "object"}, "example": example} for one in media}
+    one: JsonObject = {"schema": {"$ref": PLACE + _ERROR}, "example": example}
+    content = dict.fromkeys(_media(dialect), one)
     return {"description": "An error; the status of HTTP depends on it.", "content": content}
+
+
+def _shape(example: Json) -> Schema:
+    """The schema of an example: its members, and objects of any kind in lists."""
+    if isinstance(example, dict):
+        return {"type": "object", "properties": {key: _shape(value) for key, value in example.items()}}
+    if isinstance(example, list):
+        return {"type": "array", "items": {"type": "object"}}
+    return {"type": "integer"} if isinstance(example, int) else _TEXT

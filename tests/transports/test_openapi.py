@@ -273,3 +273,22 @@ async def test_it_is_below_each_mount_of_the_binding() -> None:
     assert older.json() == document_of("0.3")
     assert (unknown.status_code, elsewhere.status_code, posted.status_code) == (422, 404, 404)
     assert "version: is none of the versions here: 1.0, 0.3, 0.2.5" in unknown.text
+
+
+@each("version", VERSIONS)
+def test_generators_of_clients_have_a_name_for_each_schema(version: str) -> None:
+    """They make clashing classes of schemas without one, and faulty code of a request with two media types."""
+    document = document_of(version)
+    named = document["components"]["schemas"]
+    for path in document["paths"].values():
+        for one in path.values():
+            requests = one["requestBody"]["content"] if "requestBody" in one else {}
+            assert list(requests) in ([], ["application/json"])
+            contents = [requests, *(answer.get("content", {}) for answer in one["responses"].values())]
+            for schema in (found["schema"] for content in contents for found in content.values() if found):
+                assert schema == {"type": "object"} or schema["$ref"].rpartition("/")[2] in named
+    members = {"tenant", "metadata"} if version == "1.0" else {"name"}
+    assert set(named["CancelTaskBody"]["properties"]) == members
+    error = named["Error"]["properties"]
+    assert set(error["error"]["properties"]) == {"code", "status", "message", "details"}
+    assert set(error) == ({"error"} if version == "1.0" else {"error", "type", "code", "message"})
