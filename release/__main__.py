@@ -1,6 +1,7 @@
 """Makes a release in dist/, and tries it as a stranger would: `python -m release [--final] [--build-only]`.
 
-1. The source distribution of each project, and from it the wheel; twice, and both times must be equal.
+1. The source distribution of each project, and from it the wheel; twice, and both times must be equal. They
+   have files that git knows, and no others, such as secrets of this machine.
 2. `twine check` and `check-wheel-contents`.
 3. On every Python of this machine: each installation in an environment of its own, from these files and a
    registry, with no file of the repository on the path. `smoke.py` runs on the base, the demo on everything,
@@ -21,8 +22,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 
 from release.trial import FailedError, run, try_all
@@ -51,6 +54,8 @@ def main() -> int:
         shutil.rmtree(DIST, ignore_errors=True)
         PACKAGES.mkdir(parents=True)
         build_twice(version)
+        for archive in sorted(PACKAGES.glob("*.tar.gz")):
+            check_files(archive, [path for path in _git("ls-files", "-z").split("\0") if path])
         run(PROGRAMS / "twine", "check", "--strict", *sorted(PACKAGES.iterdir()))
         run(PROGRAMS / "check-wheel-contents", *sorted(PACKAGES.glob("*.whl")))
         if not options.build_only:
@@ -114,6 +119,22 @@ def build_twice(version: str) -> None:
                 raise FailedError(f"{path.name} is not of version {version}")
             if digest(path) != digest(Path(second) / path.name):
                 raise FailedError(f"{path.name} has other bytes when it is built again")
+
+
+def check_files(archive: Path, known: Collection[str]) -> None:
+    """Raises FailedError for a file of a source distribution that git does not know. `git status` does not
+    show files that rules of this machine hide, and the build does not read those rules.
+
+    known: the paths in the repository. Without any, outside of a repository, nothing is checked.
+    """
+    with tarfile.open(archive) as opened:
+        names = [one.name.partition("/")[2] for one in opened.getmembers() if one.isfile()]
+    known = {"PKG-INFO", *known} if known else names
+    foreign = [
+        name for name in names if name not in known and not any(f"{one}/{name}" in known for one in FOLDERS)
+    ]
+    if foreign:
+        raise FailedError(f"{archive.name} has files that git does not know: {', '.join(foreign)}")
 
 
 def _git(*words: str) -> str:

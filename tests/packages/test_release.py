@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from release.__main__ import digest, notes_of
+from release.__main__ import check_files, digest, notes_of
 from release.trial import FailedError
 from tests.architecture.repository import ROOT, run
 from tests.packages import environments
@@ -63,6 +64,47 @@ def test_a_wheel_from_the_source_distribution_is_that_of_the_repository(name: st
     assert again.returncode == 0, again.stderr
     first, second = ((tmp_path / folder).glob("*.whl") for folder in ("first", "again"))
     assert [digest(path) for path in first] == [digest(path) for path in second] != []
+
+
+@pytest.mark.parametrize("name", environments.OURS)
+def test_a_distribution_has_metadata_that_older_programs_read(name: str, tmp_path: Path) -> None:
+    """Twine 6 and indexes of its time reject versions after 2.4."""
+    done = run(sys.executable, "-m", "hatchling", "build", "-d", tmp_path, cwd=environments.OURS[name])
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    (source,) = tmp_path.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as opened:
+        (metadata,) = (one for one in opened.namelist() if one.endswith("/METADATA"))
+        assert opened.read(metadata).startswith(b"Metadata-Version: 2.4\n")
+    with tarfile.open(source) as archive:
+        (found,) = (one for one in archive.getmembers() if one.name.endswith("/PKG-INFO"))
+        read = archive.extractfile(found)
+        assert read is not None
+        assert read.read().startswith(b"Metadata-Version: 2.4\n")
+
+
+def test_a_release_has_no_file_that_git_does_not_know(tmp_path: Path) -> None:
+    """Such as the keys of whoever builds it, also where rules of the machine hide them from `git status`."""
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+    (clone / ".git/info/exclude").write_text(".env\n")
+    known = subprocess.run(
+        ["git", "ls-files"], cwd=clone, capture_output=True, text=True, check=True
+    ).stdout.split()
+    for folder, package in ((clone, "a2a_bridge"), (clone / "tools", "a2a_bridge_tools")):
+        for secret in (False, True):
+            if secret:
+                (folder / package / ".env").write_text("KEY=1")
+            out = tmp_path / f"{package}-{secret}"
+            done = run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", out, cwd=folder)
+            assert done.returncode == 0, done.stderr
+            (archive,) = out.glob("*.tar.gz")
+            if secret:
+                with pytest.raises(FailedError, match=rf"git does not know: (.*, )?{package}/\.env"):
+                    check_files(archive, known)
+            else:
+                check_files(archive, known)
+        (folder / package / ".env").unlink()
 
 
 def test_each_distribution_has_the_licence() -> None:
