@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -179,8 +180,10 @@ def try_fronts(made: Environment, work: Path) -> None:
 def try_runners(programs: Path, packages: Path, version: str, work: Path) -> None:
     """The command by `uvx` and by `pipx run`, from the built files."""
     needed, home = f"{NAME}[all]=={version}", str(work / "home")
+    # pipx splits the arguments of pip as a shell does.
+    links = shlex.join(("--find-links", str(packages)))
     uv = (programs / "uv", "tool", "run", "--quiet", "--find-links", packages, "--refresh-package", NAME)
-    pipx = (programs / "pipx", "run", "--quiet", "--spec", needed, "--pip-args", f"--find-links {packages}")
+    pipx = (programs / "pipx", "run", "--quiet", "--spec", needed, "--pip-args", links)
     for command in ((*uv, "--python", sys.executable, "--from", needed), pipx):
         said = run(*command, "a2a-bridge", "--version", UV_TOOL_DIR=home, PIPX_HOME=home, PIPX_BIN_DIR=home)
         expect(version, said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from release import trial
 from release.__main__ import check_files, digest, notes_of
 from release.trial import FailedError
 from tests.architecture.repository import ROOT, run
@@ -105,6 +107,22 @@ def test_a_release_has_no_file_that_git_does_not_know(tmp_path: Path) -> None:
             else:
                 check_files(archive, known)
         (folder / package / ".env").unlink()
+
+
+def test_a_release_is_tried_in_a_folder_with_a_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pipx splits the arguments that it passes on."""
+    ran: list[tuple[object, ...]] = []
+
+    def record(*command: object, **_: object) -> str:
+        ran.append(command)
+        return "a2a-bridge 1.0"
+
+    monkeypatch.setattr(trial, "run", record)
+    packages = Path("/a clone/dist")
+    trial.try_runners(Path("/programs"), packages, "1.0", Path("/work"))
+    uv, pipx = ran
+    assert uv[uv.index("--find-links") + 1] == packages
+    assert shlex.split(str(pipx[pipx.index("--pip-args") + 1])) == ["--find-links", "/a clone/dist"]
 
 
 def test_each_distribution_has_the_licence() -> None:
