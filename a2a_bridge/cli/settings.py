@@ -19,16 +19,8 @@ from dataclasses import dataclass, is_dataclass
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin
 
+import pydantic
 import typer
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    create_model,
-)
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -70,7 +62,7 @@ def effective(group: type, file: ConfigFile, given: Mapping[str, Any]) -> Settin
             _tree.reset(token)
     except typer.BadParameter as error:
         problems.append(((str(error.param_hint),), f"{error.param_hint}: {error.message}"))
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         problems += [_problem(group, one) for one in error.errors()]
     else:
         problems += _unknown_in_rules(model)
@@ -95,7 +87,7 @@ def schema(group: type) -> dict[str, Any]:
 @cache
 def model_of(group: type) -> type[BaseSettings]:
     """The model of a class of options."""
-    return create_model(group.__name__, __base__=_Settings, **_fields(group))
+    return pydantic.create_model(group.__name__, __base__=_Settings, **_fields(group))
 
 
 class _Settings(BaseSettings):
@@ -116,19 +108,19 @@ class _Settings(BaseSettings):
         return init_settings, InitSettingsSource(settings_cls, _tree.get({}))
 
 
-class _TableModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _TableModel(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
 
 
 @cache
 def _table_of(group: type) -> Any:
     """The type of a table in a file, whose values are objects of `group`."""
-    model = create_model(group.__name__, __base__=_TableModel, **_fields(group))
+    model = pydantic.create_model(group.__name__, __base__=_TableModel, **_fields(group))
 
-    def made(table: BaseModel) -> Any:
+    def made(table: pydantic.BaseModel) -> Any:
         return group(**dict(table), given=frozenset(table.model_fields_set))
 
-    return Annotated[model, BeforeValidator(_underscore), AfterValidator(made)]
+    return Annotated[model, pydantic.BeforeValidator(_underscore), pydantic.AfterValidator(made)]
 
 
 def _fields(group: type) -> dict[str, Any]:
@@ -140,7 +132,7 @@ def _fields(group: type) -> dict[str, Any]:
 
 
 def _field(one: Option) -> Any:
-    return Field(... if one.required else one.default, description=one.described.help)
+    return pydantic.Field(... if one.required else one.default, description=one.described.help)
 
 
 def _annotation(one: Option) -> Any:
@@ -149,7 +141,7 @@ def _annotation(one: Option) -> Any:
         table: Any = _table_of(group)
         if get_origin(one.type) is tuple:
             return tuple.__class_getitem__((table, ...))
-        return dict.__class_getitem__((Annotated[str, AfterValidator(_named)], table))
+        return dict.__class_getitem__((Annotated[str, pydantic.AfterValidator(_named)], table))
     limits: dict[str, Any] = {}
     bases = [base for base in get_args(one.type) or (one.type,) if base is not type(None)]
     if one.type in _STRICT or (len(bases) == 1 and bases[0] in _STRICT and get_origin(one.type) is not list):
@@ -159,9 +151,9 @@ def _annotation(one: Option) -> Any:
     if one.most is not None:
         limits["le"] = one.most
     if ",…" in (one.described.metavar or ""):
-        joined = BeforeValidator(_join, json_schema_input_type=str | list[str])
-        return Annotated[one.type, Field(**limits), joined]
-    return Annotated[one.type, Field(**limits)]
+        joined = pydantic.BeforeValidator(_join, json_schema_input_type=str | list[str])
+        return Annotated[one.type, pydantic.Field(**limits), joined]
+    return Annotated[one.type, pydantic.Field(**limits)]
 
 
 def _join(value: Any) -> Any:

@@ -19,20 +19,8 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import JsonObject, dumps_ascii
 from a2a_bridge.codec.plan import FieldKind, MessagePlan, is_repeated, plan_of, variants
 from a2a_bridge.codec.unknown import bytes_of, folded, folded_names
+from a2a_bridge.dialects import unmapped
 from a2a_bridge.dialects.scalars import round_integers
-from a2a_bridge.dialects.unmapped import (
-    EMPTY,
-    KEY,
-    PROTO,
-    Entry,
-    below,
-    carry,
-    difference,
-    find_content,
-    restore,
-    sources,
-    units,
-)
 
 UNKNOWN = "urn:a2a-bridge:unknown-fields"
 WRAPPER = "urn:a2a-bridge:wrapper"
@@ -42,25 +30,25 @@ _FREE = (FieldKind.STRUCT, FieldKind.VALUE, FieldKind.LIST)
 _FREE_NAMES = frozenset({"metadata", "data"})
 
 
-def add(unit: Any, entries: list[Entry]) -> None:
+def add(unit: Any, entries: list[unmapped.Entry]) -> None:
     """Adds entries to those in the metadata of a unit."""
     if entries:
-        carry(unit, PROTO, [*(find_content(unit, PROTO) or ()), *entries])
+        unmapped.carry(unit, unmapped.PROTO, [*(unmapped.find_content(unit, unmapped.PROTO) or ()), *entries])
 
 
-def entries_of(unit: Any) -> list[Entry]:
+def entries_of(unit: Any) -> list[unmapped.Entry]:
     """The entries in the metadata of a unit."""
-    found = find_content(unit, PROTO)
+    found = unmapped.find_content(unit, unmapped.PROTO)
     return found if isinstance(found, list) else []
 
 
 # --- JSON ---
 
 
-def collect_members(message: Any, tree: JsonObject) -> list[Entry]:
+def collect_members(message: Any, tree: JsonObject) -> list[unmapped.Entry]:
     """The content of a tree that the message read from it lacks."""
     plan = plan_of(type(message))
-    entries: list[Entry] = []
+    entries: list[unmapped.Entry] = []
     _collect_object(plan, message, tree, "", entries)
     return entries if not _is_wrapper(plan) else _to_payload(message, entries)
 
@@ -75,23 +63,25 @@ def restore_members(tree: JsonObject) -> JsonObject:
         elif type(place) is dict:
             waiting += [value for name, value in place.items() if name not in _FREE_NAMES]
             metadata = place.get("metadata")
-            if type(metadata) is dict and KEY in metadata:
+            if type(metadata) is dict and unmapped.KEY in metadata:
                 _restore_unit(place, metadata, tree)
     return tree
 
 
 def _collect_object(
-    plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, entries: list[Entry]
+    plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, entries: list[unmapped.Entry]
 ) -> None:
     if is_unit(plan):
-        own: list[Entry] = []
+        own: list[unmapped.Entry] = []
         _collect(plan, message, tree, "", own)
         add(message, own)
     else:
         _collect(plan, message, tree, pointer, entries)
 
 
-def _collect(plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, entries: list[Entry]) -> None:
+def _collect(
+    plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, entries: list[unmapped.Entry]
+) -> None:
     names = variants(plan)
     alike: frozenset[str] | None = None
     for name, value in tree.items():
@@ -99,32 +89,32 @@ def _collect(plan: MessagePlan, message: Any, tree: JsonObject, pointer: str, en
         if field is None:
             alike = folded_names(names) if alike is None else alike
             if folded(name) not in alike:  # see codec.unknown
-                entries.append([below(pointer, name), value])
+                entries.append([unmapped.below(pointer, name), value])
             continue
         if value is None:
             continue
-        here = below(pointer, field.json_name)
+        here = unmapped.below(pointer, field.json_name)
         one = field.map_value or field
         many = field.map_value is not None or field.repeated
         if many and not value:
             entries.append([here, value])
         elif one.kind in _FREE:
-            entries += difference(round_integers(value), value, here)
+            entries += unmapped.difference(round_integers(value), value, here)
         elif one.kind is FieldKind.MESSAGE and one.message is not None:
             content = getattr(message, field.name)
             if not many:
                 _collect_object(one.message, content, value, here, entries)
             else:
                 for at, item in value.items() if field.map_value is not None else enumerate(value):
-                    _collect_object(one.message, content[at], item, below(here, str(at)), entries)
+                    _collect_object(one.message, content[at], item, unmapped.below(here, str(at)), entries)
 
 
 def _restore_unit(unit: JsonObject, metadata: JsonObject, root: JsonObject) -> None:
-    by_source = sources(metadata.pop(KEY))
+    by_source = unmapped.sources(metadata.pop(unmapped.KEY))
     remaining = []
     around = []
     within = []
-    for entry in by_source.pop(PROTO, ()):
+    for entry in by_source.pop(unmapped.PROTO, ()):
         if entry[0].endswith(UNKNOWN):
             remaining.append(entry)
         elif entry[0].startswith(f"/{WRAPPER}/"):
@@ -132,14 +122,14 @@ def _restore_unit(unit: JsonObject, metadata: JsonObject, root: JsonObject) -> N
         else:
             within.append(entry)
     if remaining:
-        by_source[PROTO] = remaining
-    if by_source.keys() - {EMPTY}:
-        metadata[KEY] = dumps_ascii(by_source)
-    elif not metadata and EMPTY not in by_source:
+        by_source[unmapped.PROTO] = remaining
+    if by_source.keys() - {unmapped.EMPTY}:
+        metadata[unmapped.KEY] = dumps_ascii(by_source)
+    elif not metadata and unmapped.EMPTY not in by_source:
         del unit["metadata"]
-    restore(unit, within)
+    unmapped.restore(unit, within)
     if around and unit is not root:
-        restore(root, around)
+        unmapped.restore(root, around)
 
 
 # --- bytes ---
@@ -154,9 +144,9 @@ def has_unknown(wire: bytes, message: Any) -> bool:
     return bool(message.ByteSize() != len(wire))
 
 
-def collect_unknown(message: Any) -> list[Entry]:
+def collect_unknown(message: Any) -> list[unmapped.Entry]:
     """Removes the unknown fields of a message and of all messages in it, and returns them as entries."""
-    entries: list[Entry] = []
+    entries: list[unmapped.Entry] = []
     _collect_unknown(message, "", entries)
     message.DiscardUnknownFields()
     return entries if not _is_wrapper(plan_of(type(message))) else _to_payload(message, entries)
@@ -164,7 +154,7 @@ def collect_unknown(message: Any) -> list[Entry]:
 
 def restore_unknown(message: Any) -> None:
     """Restores the unknown fields that units carry, in place."""
-    for unit in units(message):
+    for unit in unmapped.units(message):
         entries = entries_of(unit)
         remaining = []
         for entry in entries:
@@ -176,7 +166,7 @@ def restore_unknown(message: Any) -> None:
             else:
                 merge_unknown(unit, pointer, entry[1])
         if entries:
-            carry(unit, PROTO, remaining)
+            unmapped.carry(unit, unmapped.PROTO, remaining)
 
 
 def merge_unknown(message: Any, pointer: str, text: object) -> None:
@@ -200,7 +190,7 @@ def merge_unknown(message: Any, pointer: str, text: object) -> None:
         return
 
 
-def _collect_unknown(message: Any, pointer: str, entries: list[Entry]) -> None:
+def _collect_unknown(message: Any, pointer: str, entries: list[unmapped.Entry]) -> None:
     own, path = ([], "") if is_unit(plan_of(type(message))) else (entries, pointer)
     raw_bytes = bytes_of(message)
     if raw_bytes:
@@ -235,7 +225,7 @@ def _is_wrapper(plan: MessagePlan) -> bool:
     return "payload" in plan.descriptor.oneofs_by_name
 
 
-def _to_payload(message: Any, entries: list[Entry]) -> list[Entry]:
+def _to_payload(message: Any, entries: list[unmapped.Entry]) -> list[unmapped.Entry]:
     which = message.WhichOneof("payload")
     if which is not None:
         add(getattr(message, which), [[f"/{WRAPPER}{entry[0]}", *entry[1:]] for entry in entries])

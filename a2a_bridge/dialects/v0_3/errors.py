@@ -27,19 +27,7 @@ from a2a_bridge.core.call import VERSION_PARAMETER
 from a2a_bridge.core.errors import A2AError, GrpcStatus, Reason
 from a2a_bridge.dialects.dialect import ErrorReply, MemberNames, Rule, renaming
 from a2a_bridge.dialects.v1_0 import details as any_details
-from a2a_bridge.dialects.v1_0.errors import (
-    BY_CODE,
-    BY_GRPC,
-    BY_HTTP,
-    BY_TEXT,
-    build_underlying,
-    by_shared_number,
-    from_details,
-    json_details,
-    number_of,
-    read_grpc,
-    text_of,
-)
+from a2a_bridge.dialects.v1_0 import errors as current
 from a2a_bridge.peers import ErrorData, caller
 
 
@@ -104,7 +92,7 @@ _BY_DEFAULT_TEXT = {
     if reason.level == "rpc"
     for text in (reason.text, one.text or reason.text)
 }
-_TEXTS = BY_TEXT | {
+_TEXTS = current.BY_TEXT | {
     one.text.lower(): reason for reason, one in _VARIANTS.items() if one.text and reason.level == "a2a"
 }
 #: texts with which servers report an unknown route or rpc
@@ -137,13 +125,13 @@ def encode_jsonrpc(error: A2AError, known: Container[Reason] = KNOWN) -> ErrorRe
     explained by details.
     """
     reason = error.reason
-    info, *rest = json_details(error)
+    info, *rest = current.json_details(error)
     body: dict[str, Any] = {"code": error.code, "message": _own_text(reason, error.message)}
     reply: ErrorReply[Any] = ErrorReply(reason.jsonrpc_http, body)
     if rest:
         body["data"] = _data(rest)
     if reason not in known or not same(decode_jsonrpc(reply), error):
-        body["data"] = [info, *rest, *build_underlying(error)]
+        body["data"] = [info, *rest, *current.build_underlying(error)]
     return reply
 
 
@@ -159,7 +147,7 @@ def encode_http_json(error: A2AError) -> ErrorReply[Any]:
         "code": status,
         "status": reason.grpc.name,
         "message": text,
-        "details": json_details(error),
+        "details": current.json_details(error),
     }
     named = {"type": variant.name} if variant.name else {}
     return ErrorReply(status, {**named, "code": error.code, "message": text, "error": inner})
@@ -183,18 +171,18 @@ def _grpc(error: A2AError, status: GrpcStatus) -> ErrorReply[bytes]:
     text = _own_text(error.reason, error.message)
     if error.reason in _VARIANTS:
         text = f"{_VARIANTS[error.reason].name}: {text}"
-    return ErrorReply(int(status), any_details.status(status, text, json_details(error)), text)
+    return ErrorReply(int(status), any_details.status(status, text, current.json_details(error)), text)
 
 
 def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
     """A JSON-RPC error object, or an HTTP error without one."""
     body = reply.body if isinstance(reply.body, Mapping) else {}
-    message = text_of(body.get("message"))
+    message = current.text_of(body.get("message"))
     details = _details(body)
-    code = number_of(body.get("code"))
+    code = current.number_of(body.get("code"))
     if code is None:
         return _hub_text(_by_status(reply, message, details))
-    return _hub_text(_by_number(code, message, details, by_shared_number(code, reply.status)))
+    return _hub_text(_by_number(code, message, details, current.by_shared_number(code, reply.status)))
 
 
 def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
@@ -203,20 +191,24 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
     inner = body.get("error")
     if isinstance(inner, Mapping):
         details = any_details.list_objects(inner)
-        message = text_of(inner.get("message")) or text_of(body.get("message"))
+        message = current.text_of(inner.get("message")) or current.text_of(body.get("message"))
         body = {"type": body.get("type"), **inner, "message": message}
     else:
         details = _details(body)
         message = next(
-            (text for name in ("message", "error", "detail", "title") if (text := text_of(body.get(name)))),
+            (
+                text
+                for name in ("message", "error", "detail", "title")
+                if (text := current.text_of(body.get(name)))
+            ),
             "",
         )
     if reply.status == 404 and not body and reply.text.strip() == _GO_NO_ROUTE:
         message = _OTHER_PATHS
-    named = _BY_NAME.get(text_of(body.get("type")))
+    named = _BY_NAME.get(current.text_of(body.get("type")))
     if named is not None and not _info(details):
-        return _hub_text(from_details(message, details, by_code=named, texts={}))
-    code = number_of(body.get("code"))
+        return _hub_text(current.from_details(message, details, by_code=named, texts={}))
+    code = current.number_of(body.get("code"))
     if code is not None and code < 0:  # some servers send the JSON-RPC number here
         return _hub_text(_by_number(code, message, details))
     return _hub_text(_by_status(reply, message, details))
@@ -224,7 +216,7 @@ def decode_http_json(reply: ErrorReply[Any]) -> A2AError:
 
 def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
     """A google.rpc.Status, or a bare status with a message, which may start with the name of the type."""
-    status, message, details = read_grpc(reply)
+    status, message, details = current.read_grpc(reply)
     named = _find_named(message)
     info = _info(details)
     if info and named is not None:
@@ -234,24 +226,24 @@ def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
         message = _NAME.sub("", message, count=1)
     elif status is GrpcStatus.UNKNOWN and not details:
         # The response of servers to an exception in their code, often with its text.
-        return from_details("", [], peer_text=message, texts=_TEXTS)
+        return current.from_details("", [], peer_text=message, texts=_TEXTS)
     fallback = _by_grpc_status(status, message, reply.operation)
     return _hub_text(
-        from_details(message, details, by_code=named, fallback=fallback, texts={} if info else _TEXTS)
+        current.from_details(message, details, by_code=named, fallback=fallback, texts={} if info else _TEXTS)
     )
 
 
 def _by_number(code: int, message: str, details: list[Any], reason: Reason | None = None) -> A2AError:
     """The error of a response with a JSON-RPC number. `reason`: a more reliable reason than the number's."""
     named, texts = _words(message, details)
-    by_code = reason or named or BY_CODE.get(code)
-    return from_details(message, details, code=code, by_code=by_code, texts=texts)
+    by_code = reason or named or current.BY_CODE.get(code)
+    return current.from_details(message, details, code=code, by_code=by_code, texts=texts)
 
 
 def _by_status(reply: ErrorReply[Any], message: str, details: list[Any]) -> A2AError:
     """The error of a response without a number."""
     named, texts = _words(message or reply.text, details)
-    return from_details(
+    return current.from_details(
         message,
         details,
         by_code=named or (_BY_DEFAULT_TEXT.get(message.lower()) if texts else None),
@@ -272,7 +264,7 @@ def _words(message: str, details: list[Any]) -> tuple[Reason | None, Mapping[str
 def _info(details: list[Any]) -> str:
     """ErrorInfo.reason; empty if there is none."""
     infos = (one.get("reason") for one in details if one.get("@type") == any_details.ERROR_INFO)
-    return text_of(next(infos, ""))
+    return current.text_of(next(infos, ""))
 
 
 def _data(details: list[Any]) -> Any:
@@ -349,7 +341,7 @@ def _by_http_status(status: int, message: str, operation: ops.Operation[Any, Any
         return Reason.PUSH_NOTIFICATION_NOT_SUPPORTED if operation in _PUSH else Reason.UNSUPPORTED_OPERATION
     if status == 502 and message:  # a proxy sends no message in our format
         return Reason.INVALID_AGENT_RESPONSE
-    return Reason.INVALID_PARAMS if status == 422 else BY_HTTP.get(status)
+    return Reason.INVALID_PARAMS if status == 422 else current.BY_HTTP.get(status)
 
 
 def _statuses(reason: Reason) -> set[GrpcStatus]:
@@ -366,7 +358,7 @@ def _by_grpc_status(
     if status is GrpcStatus.FAILED_PRECONDITION:
         return _PRECONDITIONS.get(operation, Reason.UNSUPPORTED_OPERATION)
     if status is not GrpcStatus.UNIMPLEMENTED or not message or _NO_RPC.search(message):
-        return BY_GRPC.get(status)
+        return current.BY_GRPC.get(status)
     if operation is ops.CANCEL_TASK:
         return Reason.TASK_NOT_CANCELABLE
     return Reason.PUSH_NOTIFICATION_NOT_SUPPORTED if operation in _PUSH else Reason.UNSUPPORTED_OPERATION

@@ -17,17 +17,7 @@ from itertools import chain
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    RootModel,
-    Strict,
-    Tag,
-    ValidationError,
-    model_validator,
-)
+import pydantic
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails, PydanticCustomError, PydanticUndefined
 
@@ -56,10 +46,10 @@ def wire_name(attribute: str) -> str:
     return to_camel(attribute.removesuffix("_"))
 
 
-class A2ABaseModel(BaseModel):
+class A2ABaseModel(pydantic.BaseModel):
     """The base class of all models."""
 
-    model_config = ConfigDict(
+    model_config = pydantic.ConfigDict(
         alias_generator=wire_name,
         extra="allow",
         serialize_by_alias=True,
@@ -67,7 +57,7 @@ class A2ABaseModel(BaseModel):
         validate_by_name=True,
     )
 
-    @model_validator(mode="before")
+    @pydantic.model_validator(mode="before")
     @classmethod
     def _null_is_absence(cls, tree: Any) -> Any:
         if isinstance(tree, Mapping) and None in tree.values():
@@ -85,38 +75,38 @@ class A2ABaseModel(BaseModel):
             super().__setattr__(_attributes(type(self)).get(name, name), value)
 
 
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M", bound=pydantic.BaseModel)
 
 
 def read(model: type[M], tree: Json) -> M:
     """A tree as a model. Raises A2AError INVALID_PARAMS with the paths of the members at fault."""
     try:
         return model.model_validate(tree, by_alias=True, by_name=False)
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         violations = _violations(error)
     first = violations[0]  # the text names the first one, as everywhere; the others are attached
     text = f"{first.field}: {first.description}" if first.field else first.description
     raise A2AError(Reason.INVALID_PARAMS, text, violations=violations)
 
 
-def check(model: type[BaseModel], tree: Json) -> list[Violation]:
+def check(model: type[pydantic.BaseModel], tree: Json) -> list[Violation]:
     """The errors in a tree, at most twenty; empty if it is a valid `model`."""
     try:
         model.model_validate(tree, by_alias=True, by_name=False)
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         return _violations(error)
     return []
 
 
-def write(model: BaseModel) -> Any:
+def write(model: pydantic.BaseModel) -> Any:
     """A model as a JSON tree: an object for all but a few roots."""
-    if isinstance(model, RootModel):
+    if isinstance(model, pydantic.RootModel):
         return _written(model.root)
     tree: JsonObject = {}
     for name, wire, free, null in _layout(type(model)):
         value = getattr(model, name)
         if value is not None:
-            tree[wire] = value if free and not isinstance(value, BaseModel) else _written(value)
+            tree[wire] = value if free and not isinstance(value, pydantic.BaseModel) else _written(value)
         elif null:
             tree[wire] = None
     if model.model_extra:
@@ -125,7 +115,7 @@ def write(model: BaseModel) -> Any:
 
 
 def _written(value: Any) -> Any:
-    if isinstance(value, BaseModel):
+    if isinstance(value, pydantic.BaseModel):
         return write(value)
     if isinstance(value, list):
         return [_written(item) for item in value]
@@ -135,7 +125,7 @@ def _written(value: Any) -> Any:
 
 
 @cache
-def _attributes(model: type[BaseModel]) -> Mapping[str, str]:
+def _attributes(model: type[pydantic.BaseModel]) -> Mapping[str, str]:
     """Wire name -> attribute, for names that differ."""
     return {
         field.alias: name
@@ -145,7 +135,7 @@ def _attributes(model: type[BaseModel]) -> Mapping[str, str]:
 
 
 @cache
-def _defaults(model: type[BaseModel]) -> frozenset[str]:
+def _defaults(model: type[pydantic.BaseModel]) -> frozenset[str]:
     """The members and attributes with a default other than null."""
     found = [
         (name, field.alias or name)
@@ -156,7 +146,7 @@ def _defaults(model: type[BaseModel]) -> frozenset[str]:
 
 
 @cache
-def _layout(model: type[BaseModel]) -> tuple[tuple[str, str, bool, bool], ...]:
+def _layout(model: type[pydantic.BaseModel]) -> tuple[tuple[str, str, bool, bool], ...]:
     """Per field: attribute, member, whether any JSON is allowed, whether null is written."""
     return tuple(
         (
@@ -198,24 +188,24 @@ def _nullable_id(value: Any) -> Any:
     return value if value is None else _request_id(value)
 
 
-Text: TypeAlias = Annotated[str, Strict()]
-Flag: TypeAlias = Annotated[bool, Strict()]
-Integer: TypeAlias = Annotated[int, BeforeValidator(_integer)]
-RequestId: TypeAlias = Annotated[str | int, BeforeValidator(_request_id)]
-ResponseId: TypeAlias = Annotated[str | int | None, BeforeValidator(_nullable_id), Null()]
+Text: TypeAlias = Annotated[str, pydantic.Strict()]
+Flag: TypeAlias = Annotated[bool, pydantic.Strict()]
+Integer: TypeAlias = Annotated[int, pydantic.BeforeValidator(_integer)]
+RequestId: TypeAlias = Annotated[str | int, pydantic.BeforeValidator(_request_id)]
+ResponseId: TypeAlias = Annotated[str | int | None, pydantic.BeforeValidator(_nullable_id), Null()]
 
 
 # Unions
 
 
-def tag(name: str) -> Tag:
+def tag(name: str) -> pydantic.Tag:
     """Marks a branch of a union; `name` is the class."""
-    return Tag(_TAG + name)
+    return pydantic.Tag(_TAG + name)
 
 
 def by(
     find: Callable[[Mapping[str, Any]], str], branches: Mapping[str, str], expected: str, about: str = ""
-) -> Discriminator:
+) -> pydantic.Discriminator:
     """The discriminator of a union.
 
     find: an object -> its discriminating value, such as its `kind`; "" for none. branches: value ->
@@ -225,7 +215,7 @@ def by(
     """
 
     def decide(value: Any) -> str | None:
-        if isinstance(value, BaseModel):
+        if isinstance(value, pydantic.BaseModel):
             # The same type of another version has the same name; a user's own subclass does not.
             ours = (cls.__name__ for cls in type(value).__mro__ if cls.__module__.startswith(_DIALECTS))
             return _TAG + next(ours, "")
@@ -236,7 +226,7 @@ def by(
     # One text for both cases: a context would make the annotation unhashable.
     known = "all that methods answer" if about == "result" else ", ".join(branches)
     texts = f"{expected}{_TAG}is none of {known}"
-    return Discriminator(decide, custom_error_type=_UNION + about, custom_error_message=texts)
+    return pydantic.Discriminator(decide, custom_error_type=_UNION + about, custom_error_message=texts)
 
 
 def has(tree: Mapping[str, Any], *names: str) -> bool:
@@ -323,7 +313,7 @@ def response_result(tree: Mapping[str, Any]) -> str:
 # Errors
 
 
-def _violations(error: ValidationError) -> list[Violation]:
+def _violations(error: pydantic.ValidationError) -> list[Violation]:
     return [_violation(one) for one in error.errors(include_url=False)[:_MOST]]
 
 

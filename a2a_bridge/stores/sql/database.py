@@ -22,20 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import (
-    URL,
-    ColumnElement,
-    Connection,
-    Engine,
-    Float,
-    Table,
-    cast,
-    create_engine,
-    event,
-    func,
-    literal,
-    make_url,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
@@ -82,22 +69,22 @@ class Database:
     url: from `parse`. limits: of each session on PostgreSQL, see `cluster.session`.
     """
 
-    def __init__(self, url: URL, limits: Mapping[str, str] = COMMAND_LIMITS) -> None:
+    def __init__(self, url: sa.URL, limits: Mapping[str, str] = COMMAND_LIMITS) -> None:
         self.url = url
         self.engine = _engine(url, self._check_path, limits)
         self.sqlite = url.get_backend_name() == "sqlite"
-        self._anchor: Connection | None = None
+        self._anchor: sa.Connection | None = None
         self._watch: FileWatch | None = None
         self._threads = ThreadPoolExecutor(_READERS, "a2a store reader")
         self._last_read = 0.0
         self._resting: asyncio.TimerHandle | None = None
 
-    def connect(self, *, writes: bool = False) -> Connection:
+    def connect(self, *, writes: bool = False) -> sa.Connection:
         """A new connection, which the caller has to `close`. It is not shared until then."""
         connection = self.engine.connect()
         return connection.execution_options(writes=True) if writes else connection
 
-    def hasten(self, connection: Connection) -> None:
+    def hasten(self, connection: sa.Connection) -> None:
         """Prepares the writing connection for the same statements with many different values."""
         if self.sqlite:
             connection.exec_driver_sql(f"PRAGMA cache_size=-{_WRITER_CACHE}")
@@ -111,7 +98,7 @@ class Database:
             driver.prepared_max = 512
             limit(connection, WRITER_LIMITS)
 
-    async def read(self, work: Callable[[Connection], Result], /, *, snapshot: bool = True) -> Result:
+    async def read(self, work: Callable[[sa.Connection], Result], /, *, snapshot: bool = True) -> Result:
         """Runs `work` in a thread, in one transaction with a consistent snapshot. Raises UNAVAILABLE.
 
         snapshot: False if its statements may see different states. Then PostgreSQL has no transaction to
@@ -186,7 +173,7 @@ class Database:
         if left <= 0:
             self._threads.submit(self.engine.pool.dispose)
 
-    def _read(self, work: Callable[[Connection], Result], snapshot: bool) -> Result:
+    def _read(self, work: Callable[[sa.Connection], Result], snapshot: bool) -> Result:
         try:
             try:
                 return self._read_once(work, snapshot)
@@ -201,7 +188,7 @@ class Database:
             log.warning("the store cannot be read: %s", cause(error))
             raise unavailable() from error
 
-    def _read_once(self, work: Callable[[Connection], Result], snapshot: bool) -> Result:
+    def _read_once(self, work: Callable[[sa.Connection], Result], snapshot: bool) -> Result:
         with self.engine.connect() as connection:
             if not self.sqlite:
                 level = "REPEATABLE READ" if snapshot else "AUTOCOMMIT"
@@ -213,10 +200,10 @@ class Database:
 _PATH = re.compile(r"[\w./ ~-]+")
 
 
-def parse(url: str) -> URL:
+def parse(url: str) -> sa.URL:
     """The parts of `sqlite:///PATH` or `postgresql://…`. Raises StoreOpenError."""
     try:
-        parsed = make_url(url)
+        parsed = sa.make_url(url)
     except ArgumentError:
         # Other texts may be URLs with a typing error and a password.
         if _PATH.fullmatch(url):
@@ -235,7 +222,7 @@ def parse(url: str) -> URL:
     raise StoreOpenError(f"there is no store {backend}://", "--store sqlite:///PATH or postgresql://…")
 
 
-def build_insert(connection: Connection, table: Table) -> Any:
+def build_insert(connection: sa.Connection, table: sa.Table) -> Any:
     """An INSERT that supports conflict clauses. Both databases write these alike, but SQLAlchemy's plain
     INSERT lacks them.
     """
@@ -243,14 +230,14 @@ def build_insert(connection: Connection, table: Table) -> Any:
     return dialect.insert(table)
 
 
-def present(connection: Connection) -> ColumnElement[float]:
+def present(connection: sa.Connection) -> sa.ColumnElement[float]:
     """The present time in a statement, in seconds since the epoch, by the clock of the database."""
     if connection.dialect.name == "sqlite":
-        return literal(time.time(), Float)
-    return cast(func.extract("epoch", func.now()), Float)
+        return sa.literal(time.time(), sa.Float)
+    return sa.cast(sa.func.extract("epoch", sa.func.now()), sa.Float)
 
 
-def mask_url(url: URL) -> str:
+def mask_url(url: sa.URL) -> str:
     """The place of a database for messages: without anything in the URL that may be secret."""
     query = {name: value for name, value in url.query.items() if name in _PLACES}
     return url.set(drivername=url.get_backend_name(), password=None, query=query).render_as_string()
@@ -271,7 +258,7 @@ def cause(error: BaseException) -> str:
     return f"{type(origin).__name__}: {str(origin).strip()}"
 
 
-def limit(connection: Connection, settings: Mapping[str, str]) -> None:
+def limit(connection: sa.Connection, settings: Mapping[str, str]) -> None:
     """Changes settings of a session on PostgreSQL, in a transaction of its own."""
     connection.exec_driver_sql(SET_LIMITS, limit_arguments(settings))
     connection.commit()
@@ -282,7 +269,7 @@ def _is_ended(error: DBAPIError) -> bool:
     return getattr(error.orig, "sqlstate", None) in _ENDED
 
 
-def _engine(url: URL, check_path: Callable[[], None], limits: Mapping[str, str]) -> Engine:
+def _engine(url: sa.URL, check_path: Callable[[], None], limits: Mapping[str, str]) -> sa.Engine:
     """check_path: called before each new connection to SQLite; raises if it must not be made. limits: of a
     session on PostgreSQL.
     """
@@ -304,20 +291,20 @@ def _engine(url: URL, check_path: Callable[[], None], limits: Mapping[str, str])
             created = True
             return connection
 
-        engine = create_engine(
+        engine = sa.create_engine(
             url,
             creator=connect,
             pool_size=_READERS + 1,
             max_overflow=-1,
         )
-        event.listen(engine, "connect", _prepare)
-        event.listen(engine, "begin", _begin)
+        sa.event.listen(engine, "connect", _prepare)
+        sa.event.listen(engine, "begin", _begin)
         return engine
     try:
         load("psycopg", "postgres")  # its error names the missing package; SQLAlchemy's does not
     except MissingExtraError as error:
         raise StoreOpenError(error.text, error.remedy) from None
-    engine = create_engine(
+    engine = sa.create_engine(
         url,
         connect_args={
             "connect_timeout": _CONNECT,
@@ -336,7 +323,7 @@ def _engine(url: URL, check_path: Callable[[], None], limits: Mapping[str, str])
         connection.execute(SET_LIMITS, limit_arguments(limits))
         connection.commit()
 
-    event.listen(engine, "connect", begin_session)
+    sa.event.listen(engine, "connect", begin_session)
     return engine
 
 
@@ -347,7 +334,7 @@ def _prepare(connection: Any, _: Any) -> None:
     cursor.close()
 
 
-def _begin(connection: Connection) -> None:
+def _begin(connection: sa.Connection) -> None:
     # The driver's own BEGIN comes too late: a writing transaction has to be one from its first statement.
     writes = connection.get_execution_options().get("writes")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -20,191 +20,184 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Float,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-    desc,
-    false,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
 #: SQLite generates row numbers only for INTEGER columns
-_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+_NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 #: holder: the replica that works on the task, empty for none. version: counts writes of this row; a write
 #: names the version before it. last: number of the last event. applied: of the last event in the body.
 #: written: time of the last write of this row.
-tasks = Table(
+tasks = sa.Table(
     "tasks",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("tenant", Text, nullable=False),
-    Column("owner", Text, nullable=False),
-    Column("context", Text, nullable=False),
-    Column("state", Integer, nullable=False),
-    Column("time", BigInteger, nullable=False),
-    Column("version", BigInteger, nullable=False),
-    Column("last", BigInteger, nullable=False),
-    Column("applied", BigInteger, nullable=False),
-    Column("holder", Text, nullable=False),
-    Column("written", Float, nullable=False),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("context", sa.Text, nullable=False),
+    sa.Column("state", sa.Integer, nullable=False),
+    sa.Column("time", sa.BigInteger, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("last", sa.BigInteger, nullable=False),
+    sa.Column("applied", sa.BigInteger, nullable=False),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("written", sa.Float, nullable=False),
 )
-Index("tasks_listed", tasks.c.tenant, tasks.c.owner, desc(tasks.c.time), desc(tasks.c.id))
-Index(
-    "tasks_of_context", tasks.c.tenant, tasks.c.owner, tasks.c.context, desc(tasks.c.time), desc(tasks.c.id)
+sa.Index("tasks_listed", tasks.c.tenant, tasks.c.owner, sa.desc(tasks.c.time), sa.desc(tasks.c.id))
+sa.Index(
+    "tasks_of_context",
+    tasks.c.tenant,
+    tasks.c.owner,
+    tasks.c.context,
+    sa.desc(tasks.c.time),
+    sa.desc(tasks.c.id),
 )
-Index("tasks_in_state", tasks.c.tenant, tasks.c.owner, tasks.c.state, desc(tasks.c.time), desc(tasks.c.id))
-Index(
+sa.Index(
+    "tasks_in_state", tasks.c.tenant, tasks.c.owner, tasks.c.state, sa.desc(tasks.c.time), sa.desc(tasks.c.id)
+)
+sa.Index(
     "tasks_held",
     tasks.c.holder,
-    sqlite_where=text("holder <> ''"),
-    postgresql_where=text("holder <> ''"),
+    sqlite_where=sa.text("holder <> ''"),
+    postgresql_where=sa.text("holder <> ''"),
 )
 
-bodies = Table(
+bodies = sa.Table(
     "bodies",
     metadata,
-    Column("task", Text, primary_key=True),
-    Column("data", LargeBinary, nullable=False),
-    Column("checksum", BigInteger),
+    sa.Column("task", sa.Text, primary_key=True),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+    sa.Column("checksum", sa.BigInteger),
 )
 
-segments = Table(
+segments = sa.Table(
     "segments",
     metadata,
-    Column("task", Text, primary_key=True),
-    Column("first", BigInteger, primary_key=True),
-    Column("last", BigInteger, nullable=False),
-    Column("data", LargeBinary, nullable=False),
-    Column("checksum", BigInteger),
+    sa.Column("task", sa.Text, primary_key=True),
+    sa.Column("first", sa.BigInteger, primary_key=True),
+    sa.Column("last", sa.BigInteger, nullable=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+    sa.Column("checksum", sa.BigInteger),
     sqlite_with_rowid=False,
 )
 
 #: the numbers of tasks, so that queries need not count; see `counts.py`. bucket: the time bucket, or ALL.
 #: stripe: replicas write separate rows, so that none waits for another; the count is their sum
-task_counts = Table(
+task_counts = sa.Table(
     "task_counts",
     metadata,
-    Column("tenant", Text, primary_key=True),
-    Column("owner", Text, primary_key=True),
-    Column("bucket", BigInteger, primary_key=True, autoincrement=False),
-    Column("state", Integer, primary_key=True, autoincrement=False),
-    Column("stripe", Integer, primary_key=True, autoincrement=False),
-    Column("number", BigInteger, nullable=False),
+    sa.Column("tenant", sa.Text, primary_key=True),
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("bucket", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("state", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("stripe", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-Index(
+sa.Index(
     "task_counts_empty",
     task_counts.c.number,
-    sqlite_where=text("number = 0"),
-    postgresql_where=text("number = 0"),
+    sqlite_where=sa.text("number = 0"),
+    postgresql_where=sa.text("number = 0"),
 )
 
 #: values that all replicas share, such as the key of page tokens
-settings = Table(
+settings = sa.Table(
     "settings",
     metadata,
-    Column("name", Text, primary_key=True),
-    Column("value", LargeBinary, nullable=False),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.LargeBinary, nullable=False),
 )
 
 #: ids of sent messages, for idempotent sends. checksum: of the response
-sends = Table(
+sends = sa.Table(
     "sends",
     metadata,
-    Column("tenant", Text, primary_key=True),
-    Column("owner", Text, primary_key=True),
-    Column("message", Text, primary_key=True),
-    Column("digest", LargeBinary, nullable=False),
-    Column("task", Text, nullable=False),
-    Column("answer", LargeBinary, nullable=False),
-    Column("holder", Text, nullable=False),
-    Column("created", Float, nullable=False),
-    Column("checksum", BigInteger),
+    sa.Column("tenant", sa.Text, primary_key=True),
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("message", sa.Text, primary_key=True),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    sa.Column("task", sa.Text, nullable=False),
+    sa.Column("answer", sa.LargeBinary, nullable=False),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("created", sa.Float, nullable=False),
+    sa.Column("checksum", sa.BigInteger),
 )
-Index("sends_by_age", sends.c.created)
+sa.Index("sends_by_age", sends.c.created)
 
 #: data: the serialized config; encrypted if a key is configured. holder: the replica that delivers its
 #: notifications; empty if none wait, * if any replica may deliver them. checksum: of data followed by aside
-push_configs = Table(
+push_configs = sa.Table(
     "push_configs",
     metadata,
-    Column("task", Text, primary_key=True),
-    Column("id", Text, primary_key=True),
-    Column("tenant", Text, nullable=False),
-    Column("owner", Text, nullable=False),
-    Column("ordinal", BigInteger, nullable=False),
-    Column("version", Text, nullable=False),
-    Column("data", LargeBinary, nullable=False),
-    Column("aside", LargeBinary, nullable=False),
-    Column("holder", Text, nullable=False, server_default=""),
-    Column("checksum", BigInteger),
+    sa.Column("task", sa.Text, primary_key=True),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("tenant", sa.Text, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("ordinal", sa.BigInteger, nullable=False),
+    sa.Column("version", sa.Text, nullable=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+    sa.Column("aside", sa.LargeBinary, nullable=False),
+    sa.Column("holder", sa.Text, nullable=False, server_default=""),
+    sa.Column("checksum", sa.BigInteger),
 )
-Index(
+sa.Index(
     "push_configs_with_mail",
     push_configs.c.holder,
-    sqlite_where=text("holder <> ''"),
-    postgresql_where=text("holder <> ''"),
+    sqlite_where=sa.text("holder <> ''"),
+    postgresql_where=sa.text("holder <> ''"),
 )
 
-outbox = Table(
+outbox = sa.Table(
     "outbox",
     metadata,
-    Column("number", _NUMBER, primary_key=True, autoincrement=True),
-    Column("task", Text, nullable=False),
-    Column("config", Text, nullable=False),
-    Column("sequence", BigInteger, nullable=False),
-    Column("event", LargeBinary, nullable=False),
-    Column("attempts", Integer, nullable=False, server_default="0"),
-    Column("due", Float, nullable=False),
-    Column("dead", Boolean, nullable=False, server_default=false()),
-    Column("error", Text, nullable=False, server_default=""),
-    Column("created", Float, nullable=False),
-    Column("webhook", Text, nullable=False),
-    Column("checksum", BigInteger),
+    sa.Column("number", _NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("task", sa.Text, nullable=False),
+    sa.Column("config", sa.Text, nullable=False),
+    sa.Column("sequence", sa.BigInteger, nullable=False),
+    sa.Column("event", sa.LargeBinary, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("due", sa.Float, nullable=False),
+    sa.Column("dead", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("error", sa.Text, nullable=False, server_default=""),
+    sa.Column("created", sa.Float, nullable=False),
+    sa.Column("webhook", sa.Text, nullable=False),
+    sa.Column("checksum", sa.BigInteger),
     sqlite_autoincrement=True,
 )
-Index("outbox_lines", outbox.c.task, outbox.c.config, outbox.c.number)
-Index("outbox_dead", outbox.c.number, sqlite_where=text("dead = 1"), postgresql_where=text("dead"))
+sa.Index("outbox_lines", outbox.c.task, outbox.c.config, outbox.c.number)
+sa.Index("outbox_dead", outbox.c.number, sqlite_where=sa.text("dead = 1"), postgresql_where=sa.text("dead"))
 
 #: live replicas: `beat` is a counter; a replica without a heartbeat for one lease is dead,
 #: independent of clocks
-replicas = Table(
+replicas = sa.Table(
     "replicas",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("beat", BigInteger, nullable=False),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("beat", sa.BigInteger, nullable=False),
 )
 
 #: locks by name among the replicas; see `cluster/locks.py`. token: of the acquisition
-locks = Table(
+locks = sa.Table(
     "locks",
     metadata,
-    Column("name", Text, primary_key=True),
-    Column("holder", Text, nullable=False),
-    Column("token", LargeBinary, nullable=False),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("token", sa.LargeBinary, nullable=False),
 )
 
 #: messages between replicas that have no other bus; `cluster/bus.py` uses them
-messages = Table(
+messages = sa.Table(
     "messages",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("recipient", Text, nullable=False),
-    Column("data", LargeBinary, nullable=False),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("recipient", sa.Text, nullable=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
 )
-Index("messages_of_recipient", messages.c.recipient)
+sa.Index("messages_of_recipient", messages.c.recipient)
 
 
 #: maximum rows of one statement. PostgreSQL accepts 65,535 values, SQLite 32,766
@@ -241,7 +234,7 @@ class TooLargeError(SQLAlchemyError):
 
 
 def insert(
-    driver: Any, mark: str, table: Table, rows: Sequence[Sequence[Any]], *, returning: str = ""
+    driver: Any, mark: str, table: sa.Table, rows: Sequence[Sequence[Any]], *, returning: str = ""
 ) -> list[Any]:
     """Inserts rows, or updates existing ones. Returns the cursors, whose `rowcount` is the number of rows
     changed.
@@ -265,7 +258,7 @@ def insert(
     return cursors
 
 
-def _insert_large(driver: Any, mark: str, table: Table, rows: Sequence[Sequence[Any]]) -> None:
+def _insert_large(driver: Any, mark: str, table: sa.Table, rows: Sequence[Sequence[Any]]) -> None:
     """Inserts rows one by one, so that memory never holds a second copy of all of them."""
     cursor = driver.cursor()
     if mark != "?":
@@ -278,7 +271,7 @@ def _insert_large(driver: Any, mark: str, table: Table, rows: Sequence[Sequence[
 
 
 @lru_cache(maxsize=64)
-def _text_of_one(table: Table) -> str:
+def _text_of_one(table: sa.Table) -> str:
     """An INSERT of one row, or of none if the extra last value is 0. For SQLite."""
     names = [column.name for column in table.columns]
     return (
@@ -288,7 +281,7 @@ def _text_of_one(table: Table) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _text(table: Table, rows: int, mark: str, returning: str) -> str:
+def _text(table: sa.Table, rows: int, mark: str, returning: str) -> str:
     names = [column.name for column in table.columns]
     times = {} if mark == "?" else TIMES
     row = f"({','.join(times.get(name, mark) for name in names)})"

@@ -19,20 +19,7 @@ Rules of the counters:
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    and_,
-    bindparam,
-    delete,
-    func,
-    insert,
-    literal,
-    literal_column,
-    or_,
-    select,
-    text,
-)
+import sqlalchemy as sa
 
 from a2a_bridge.cluster import tails as cluster
 from a2a_bridge.core.messages import TERMINAL
@@ -77,7 +64,7 @@ def deltas(changes: Iterable[Counted]) -> list[tuple[Key, int]]:
 
 
 def total(
-    connection: Connection, tenant: str, owner: str, context: str, state: int, since: int | None
+    connection: sa.Connection, tenant: str, owner: str, context: str, state: int, since: int | None
 ) -> int:
     """The number of matching tasks of a scope. context: empty for all. state: 0 for all. since:
     None for all.
@@ -97,8 +84,10 @@ def total(
     return later + _one_by_one(connection, tenant, owner, state, *found)
 
 
-def _sum(connection: Connection, tenant: str, owner: str, state: int, buckets: ColumnElement[bool]) -> int:
-    query = select(func.coalesce(func.sum(counts.c.number), 0)).where(
+def _sum(
+    connection: sa.Connection, tenant: str, owner: str, state: int, buckets: sa.ColumnElement[bool]
+) -> int:
+    query = sa.select(sa.func.coalesce(sa.func.sum(counts.c.number), 0)).where(
         counts.c.tenant == tenant, counts.c.owner == owner, buckets
     )
     if state:
@@ -107,38 +96,40 @@ def _sum(connection: Connection, tenant: str, owner: str, state: int, buckets: C
 
 
 def _one_by_one(
-    connection: Connection, tenant: str, owner: str, state: int, *which: ColumnElement[bool]
+    connection: sa.Connection, tenant: str, owner: str, state: int, *which: sa.ColumnElement[bool]
 ) -> int:
-    query = select(func.count()).where(tasks.c.tenant == tenant, tasks.c.owner == owner, *which)
+    query = sa.select(sa.func.count()).where(tasks.c.tenant == tenant, tasks.c.owner == owner, *which)
     if state:
         query = query.where(tasks.c.state == state)
     return int(connection.scalar(query) or 0)
 
 
-def recount(connection: Connection) -> None:
+def recount(connection: sa.Connection) -> None:
     """Counts all tasks anew, for imports by other means. Requires that no other process writes."""
-    connection.execute(delete(counts))
+    connection.execute(sa.delete(counts))
     columns = [column.name for column in counts.columns]
     place = (tasks.c.tenant, tasks.c.owner)
     bucket: Any
-    for bucket in (literal_column(str(ALL)), tasks.c.time.op(">>")(literal_column(str(_BITS)))):
-        number = select(*place, bucket.label("b"), tasks.c.state, literal(0), func.count())
-        number = number.group_by(*place, text("b"), tasks.c.state)
-        connection.execute(insert(counts).from_select(columns, number))
+    for bucket in (sa.literal_column(str(ALL)), tasks.c.time.op(">>")(sa.literal_column(str(_BITS)))):
+        number = sa.select(*place, bucket.label("b"), tasks.c.state, sa.literal(0), sa.func.count())
+        number = number.group_by(*place, sa.text("b"), tasks.c.state)
+        connection.execute(sa.insert(counts).from_select(columns, number))
 
 
 _WHOLE = (
-    select(tasks, bodies.c.data, bodies.c.checksum, replicas.c.id.label("alive"))
+    sa.select(tasks, bodies.c.data, bodies.c.checksum, replicas.c.id.label("alive"))
     .outerjoin_from(tasks, bodies, bodies.c.task == tasks.c.id)
     .outerjoin(replicas, replicas.c.id == tasks.c.holder)
 )
 # Made once: to make a query takes longer than its execution.
-_ONE = _WHOLE.where(tasks.c.id == bindparam("task"))
-_SOME = _WHOLE.where(tasks.c.id.in_(bindparam("ids", expanding=True)))
+_ONE = _WHOLE.where(tasks.c.id == sa.bindparam("task"))
+_SOME = _WHOLE.where(tasks.c.id.in_(sa.bindparam("ids", expanding=True)))
 _SEGMENT = (segments.c.first, segments.c.last, segments.c.data, segments.c.checksum)
 
 
-def task_rows(connection: Connection, wanted: Sequence[tuple[Scope, str]], me: str) -> list[TaskRow | None]:
+def task_rows(
+    connection: sa.Connection, wanted: Sequence[tuple[Scope, str]], me: str
+) -> list[TaskRow | None]:
     """The rows of the first of some tasks, as far as they belong to these scopes. me: the name of this
     process in leases.
     """
@@ -163,11 +154,11 @@ def task_rows(connection: Connection, wanted: Sequence[tuple[Scope, str]], me: s
     return found
 
 
-def page(connection: Connection, scope: Scope, query: TaskQuery, after: tuple[int, str] | None) -> Found:
+def page(connection: sa.Connection, scope: Scope, query: TaskQuery, after: tuple[int, str] | None) -> Found:
     """A page of tasks, newest first. after: the position of the last task of the previous page."""
     context = storable(query.context_id)
     since = None if query.since is None else min(max(query.since, EARLIEST), LATEST)
-    where: list[ColumnElement[bool]] = [visible_to(scope)]
+    where: list[sa.ColumnElement[bool]] = [visible_to(scope)]
     if context:
         where.append(tasks.c.context == context)
     if query.state:
@@ -178,17 +169,17 @@ def page(connection: Connection, scope: Scope, query: TaskQuery, after: tuple[in
         time, task_id = after
         stored_id = storable(task_id)
         # The first half allows the use of an index.
-        where += [tasks.c.time <= time, or_(tasks.c.time < time, tasks.c.id < stored_id)]
+        where += [tasks.c.time <= time, sa.or_(tasks.c.time < time, tasks.c.id < stored_id)]
     chosen = (
-        select(tasks)
-        .where(and_(*where))
+        sa.select(tasks)
+        .where(sa.and_(*where))
         .order_by(tasks.c.time.desc(), tasks.c.id.desc())
         .limit(query.page_size + 1)
     )
     found = connection.execute(chosen).all()
     wanted = _of_a_page(connection, [row.id for row in found[: query.page_size]])
     # Not joined: PostgreSQL would read all bodies of a small table for that.
-    parts = select(bodies).where(bodies.c.task.in_(wanted))
+    parts = sa.select(bodies).where(bodies.c.task.in_(wanted))
     content = {row.task: (row.data, row.checksum) for row in connection.execute(parts)} if wanted else {}
     tails = _tails(connection, found[: len(wanted)])
     rows = [
@@ -202,26 +193,28 @@ def page(connection: Connection, scope: Scope, query: TaskQuery, after: tuple[in
 
 
 def stretch(
-    connection: Connection, task_id: str, after: int, most: int
+    connection: sa.Connection, task_id: str, after: int, most: int
 ) -> tuple[Position | None, list[Segment]]:
     """The end of a task's log (None if the task does not exist), and some of its segments after a number.
 
     most: bytes after which no further segment is fetched.
     """
     stored_id = storable(task_id)
-    row = connection.execute(select(tasks.c.last, tasks.c.state).where(tasks.c.id == stored_id)).one_or_none()
+    row = connection.execute(
+        sa.select(tasks.c.last, tasks.c.state).where(tasks.c.id == stored_id)
+    ).one_or_none()
     if row is None:
         return None, []
     found: list[Segment] = []
     if row.last > after:
         query = (
-            select(*_SEGMENT)
+            sa.select(*_SEGMENT)
             .where(segments.c.task == stored_id, segments.c.last > after, segments.c.last <= row.last)
             .order_by(segments.c.first)
         )
         # By key from here on, so that earlier segments are not read.
         start = connection.scalar(
-            select(segments.c.first)
+            sa.select(segments.c.first)
             .where(segments.c.task == stored_id, segments.c.first <= after + 1)
             .order_by(segments.c.first.desc())
             .limit(1)
@@ -238,11 +231,11 @@ def stretch(
     return Position(row.last, row.state in TERMINAL), found
 
 
-def positions(connection: Connection, task_ids: Sequence[str]) -> dict[str, cluster.Position]:
+def positions(connection: sa.Connection, task_ids: Sequence[str]) -> dict[str, cluster.Position]:
     """The ends of the logs of tasks, and who holds them."""
     stored_ids = {storable(task_id): task_id for task_id in task_ids}
     query = (
-        select(tasks.c.id, tasks.c.last, tasks.c.version, tasks.c.state, replicas.c.id.label("alive"))
+        sa.select(tasks.c.id, tasks.c.last, tasks.c.version, tasks.c.state, replicas.c.id.label("alive"))
         .outerjoin(replicas, replicas.c.id == tasks.c.holder)
         .where(tasks.c.id.in_(stored_ids))
     )
@@ -252,10 +245,12 @@ def positions(connection: Connection, task_ids: Sequence[str]) -> dict[str, clus
     }
 
 
-def _of_a_page(connection: Connection, ids: Sequence[str]) -> list[str]:
+def _of_a_page(connection: sa.Connection, ids: Sequence[str]) -> list[str]:
     """The tasks whose bodies fill a page, so that few more bodies are read than a page holds."""
     # Neither database reads large values for their length.
-    query = select(bodies.c.task, func.length(bodies.c.data).label("length")).where(bodies.c.task.in_(ids))
+    query = sa.select(bodies.c.task, sa.func.length(bodies.c.data).label("length")).where(
+        bodies.c.task.in_(ids)
+    )
     sizes = {row.task: row.length for row in connection.execute(query)} if ids else {}
     size = 0
     for number, one in enumerate(ids, 1):
@@ -283,45 +278,45 @@ def _row(
     )
 
 
-def _tails(connection: Connection, rows: Sequence[Any]) -> dict[str, list[Segment]]:
+def _tails(connection: sa.Connection, rows: Sequence[Any]) -> dict[str, list[Segment]]:
     """The segments with the events that the bodies of these tasks lack. Segments do not change, so the state
     of the database may have gone on since these rows.
     """
     own = segments.c
     behind = [
-        and_(own.task == row.id, own.last > row.applied, own.last <= row.last)
+        sa.and_(own.task == row.id, own.last > row.applied, own.last <= row.last)
         for row in rows
         if row.applied < row.last
     ]
     if not behind:
         return {}
-    query = select(own.task, *_SEGMENT).where(or_(*behind)).order_by(own.task, own.first)
+    query = sa.select(own.task, *_SEGMENT).where(sa.or_(*behind)).order_by(own.task, own.first)
     found: dict[str, list[Segment]] = {}
     for stored_id, *segment in connection.execute(query):
         found.setdefault(stored_id, []).append(Segment(*segment))
     return found
 
 
-def visible_to(scope: Scope) -> ColumnElement[bool]:
+def visible_to(scope: Scope) -> sa.ColumnElement[bool]:
     """The condition for the rows of a scope."""
-    return and_(tasks.c.tenant == storable(scope.tenant), tasks.c.owner == storable(scope.owner))
+    return sa.and_(tasks.c.tenant == storable(scope.tenant), tasks.c.owner == storable(scope.owner))
 
 
-def list_orphans(connection: Connection, limit: int) -> list[tuple[Scope, str]]:
+def list_orphans(connection: sa.Connection, limit: int) -> list[tuple[Scope, str]]:
     """Tasks whose holder is dead."""
     return _list_named(
-        connection, tasks.c.holder != "", tasks.c.holder.not_in(select(replicas.c.id)), limit=limit
+        connection, tasks.c.holder != "", tasks.c.holder.not_in(sa.select(replicas.c.id)), limit=limit
     )
 
 
-def list_held(connection: Connection, holder: str) -> list[tuple[Scope, str]]:
+def list_held(connection: sa.Connection, holder: str) -> list[tuple[Scope, str]]:
     """Tasks that a replica holds."""
     return _list_named(connection, tasks.c.holder == holder, tasks.c.holder != "")
 
 
 def _list_named(
-    connection: Connection, *where: ColumnElement[bool], limit: int | None = None
+    connection: sa.Connection, *where: sa.ColumnElement[bool], limit: int | None = None
 ) -> list[tuple[Scope, str]]:
     newest = tasks.c.time.desc(), tasks.c.id.desc()
-    query = select(tasks.c.tenant, tasks.c.owner, tasks.c.id).where(*where).order_by(*newest).limit(limit)
+    query = sa.select(tasks.c.tenant, tasks.c.owner, tasks.c.id).where(*where).order_by(*newest).limit(limit)
     return [(Scope(original(row.tenant), original(row.owner)), row.id) for row in connection.execute(query)]

@@ -27,20 +27,8 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.masking import Secrets
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_tools.client import text
+from a2a_bridge_tools.client import reaching, text
 from a2a_bridge_tools.client.flags import CardGetFlags, ClientFlags
-from a2a_bridge_tools.client.reaching import (
-    Credentials,
-    Session,
-    client_options,
-    found_card,
-    parse_transports,
-    reference,
-    refuse_equivalents,
-    report_errors,
-    run,
-    secret_values,
-)
 from a2a_bridge_tools.client.recording import HOP, add_observer, record_to
 
 
@@ -52,22 +40,22 @@ def show_card(context: typer.Context, flags: CardGetFlags) -> None:
         text_ = "only the public card has a signature that can be checked: -a with its URL or its file"
         raise typer.BadParameter(text_, param_hint="--card-keys")
     if is_asked:
-        _print(run(context, flags, partial(_fetch_extended, flags=flags)), flags)
+        _print(reaching.run(context, flags, partial(_fetch_extended, flags=flags)), flags)
         if flags.validate and flags.output is Output.TEXT:
             data(text.field("Valid", "yes"), end="")
         return
-    refuse_equivalents(flags, "a public card is read without one")
+    reaching.refuse_equivalents(flags, "a public card is read without one")
     # With the keys of the user, only a valid signature passes: the outcome has to be true.
     trust = card_check(
         replace(flags, require_signed_card=has_keys or flags.require_signed_card), flags.cacert
     )
     check = SignatureCheck(trust, flags.require_signed_card)
-    options = replace(client_options(flags), check_card=check.check)
-    Credentials.of(flags)  # complains of files that cannot be read
+    options = replace(reaching.client_options(flags), check_card=check.check)
+    reaching.Credentials.of(flags)  # complains of files that cannot be read
     sends = bool(options.parameters)
-    with report_errors(context, flags, credentials=sends), record_to(flags.record) as recorder:
+    with reaching.report_errors(context, flags, credentials=sends), record_to(flags.record) as recorder:
         if recorder is not None:
-            recorder.secrets = Secrets.of(options.parameters) | secret_values(flags)
+            recorder.secrets = Secrets.of(options.parameters) | reaching.secret_values(flags)
             options = add_observer(options, recorder.observer(HOP))
         card = asyncio.run(_public(flags, options))
         if flags.validate:
@@ -110,16 +98,16 @@ def _print(card: hub.AgentCard, flags: CardGetFlags) -> None:
 
 
 async def _public(flags: ClientFlags, options: DialOptions) -> hub.AgentCard:
-    target = None if flags.endpoint else reference(flags.agent_card)
-    wanted, version = parse_transports(flags), version_of(flags.a2a_version)
+    target = None if flags.endpoint else reaching.reference(flags.agent_card)
+    wanted, version = reaching.parse_transports(flags), version_of(flags.a2a_version)
     async with (
         asyncio.timeout(flags.timeout),
-        found_card(flags, target, options, wanted, version) as (card, _),
+        reaching.found_card(flags, target, options, wanted, version) as (card, _),
     ):
         return card
 
 
-async def _fetch_extended(session: Session, *, flags: CardGetFlags) -> hub.AgentCard:
+async def _fetch_extended(session: reaching.Session, *, flags: CardGetFlags) -> hub.AgentCard:
     if session.card.name and not session.card.capabilities.extended_agent_card:
         raise A2AError(Reason.UNSUPPORTED_OPERATION, "the card says that there is no extended card")
     try:

@@ -43,21 +43,9 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import annotation, by_version, unmapped
 from a2a_bridge.gateway import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_tools.client import reaching
 from a2a_bridge_tools.client.flags import CompareFlags
 from a2a_bridge_tools.client.parts import from_stdin
-from a2a_bridge_tools.client.reaching import (
-    Credentials,
-    Session,
-    client_options,
-    extensions_of,
-    open_reference,
-    parse_transports,
-    reference,
-    refuse_equivalents,
-    report_errors,
-    with_credentials,
-    with_stored_token,
-)
 from a2a_bridge_tools.client.recording import Recorder, add_observer, calls_of, lines_of, record_to
 from a2a_bridge_tools.client.text import state_name
 
@@ -89,15 +77,15 @@ class InterfaceAnswer:
 
 def compare_interfaces(context: typer.Context, text: str | None, flags: CompareFlags) -> None:
     """Calls all interfaces, one after the other, and prints the comparison. Raises typer.Exit."""
-    refuse_equivalents(flags, "compare makes several")
+    reaching.refuse_equivalents(flags, "compare makes several")
     if flags.endpoint and (not flags.agent_card or "endpoint" in Environment.of(context).order):
         hint = "names one interface, and compare needs a card, which lists them all: -a REF"
         raise typer.BadParameter(hint, param_hint="--endpoint")
     use_bridge_key(flags.bridge_key)
     calls = _calls(text, flags)
-    given, options = Credentials.of(flags), client_options(flags)
+    given, options = reaching.Credentials.of(flags), reaching.client_options(flags)
     sends = given.are_sent(options)
-    with report_errors(context, flags, credentials=sends), record_to(flags.record) as recorder:
+    with reaching.report_errors(context, flags, credentials=sends), record_to(flags.record) as recorder:
         raise typer.Exit(asyncio.run(_compare(calls, flags, given, options, recorder)))
 
 
@@ -130,23 +118,23 @@ def _calls(text: str | None, flags: CompareFlags) -> list[Asked]:
 async def _compare(
     calls: Sequence[Asked],
     flags: CompareFlags,
-    given: Credentials,
+    given: reaching.Credentials,
     options: DialOptions,
     recorder: Recorder | None,
 ) -> Exit:
-    target = reference(flags.agent_card)
-    async with asyncio.timeout(flags.timeout), open_reference(target, options) as (card, found):
+    target = reaching.reference(flags.agent_card)
+    async with asyncio.timeout(flags.timeout), reaching.open_reference(target, options) as (card, found):
         candidates = select(card, known=names(), version=version_of(flags.a2a_version))
-        wanted = parse_transports(flags)
+        wanted = reaching.parse_transports(flags)
         candidates = [one for one in candidates if not wanted or one.interface.protocol_binding in wanted]
         if not candidates:
             text = f"the card offers no {' or '.join(wanted)}"
             raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)
-        given = with_stored_token(given, found, candidates)
-        dialling, secrets = with_credentials(card, found, given, flags)
+        given = reaching.with_stored_token(given, found, candidates)
+        dialling, secrets = reaching.with_credentials(card, found, given, flags)
         if recorder is not None:
             recorder.secrets = secrets
-        extensions = extensions_of(card, flags)
+        extensions = reaching.extensions_of(card, flags)
         ends = []
         for asked in calls:
             if recorder is not None:
@@ -174,14 +162,14 @@ async def _ask(
     async with runtime.connect(source, options=one.dial_options(options)) as peer:
         started = time.monotonic()
         try:
-            await _send(Session(peer, card, (), extensions=extensions), asked, answer)
+            await _send(reaching.Session(peer, card, (), extensions=extensions), asked, answer)
         except A2AError as error:
             answer.error = error
         answer.seconds = time.monotonic() - started
     return answer
 
 
-async def _send(session: Session, asked: Asked, answer: InterfaceAnswer) -> None:
+async def _send(session: reaching.Session, asked: Asked, answer: InterfaceAnswer) -> None:
     operation, recorded = asked
     request = hub.SendMessageRequest()
     request.CopyFrom(recorded)

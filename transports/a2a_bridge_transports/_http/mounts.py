@@ -26,22 +26,7 @@ from a2a_bridge.bindings.binding import Document, HostOptions, ListenAddress, Re
 from a2a_bridge.cards.page import CSP
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_transports._http.exchange import (
-    HOST,
-    JSON,
-    VERSION,
-    ClientLeftError,
-    Handler,
-    Headers,
-    Reply,
-    Request,
-    StreamReply,
-    error_headers,
-    not_allowed,
-    not_found,
-    reject,
-    reject_logged,
-)
+from a2a_bridge_transports._http import exchange
 from a2a_bridge_transports._http.parameters import read_version
 
 #: first segments of HTTP+JSON paths and of documents, which are no tenants
@@ -55,7 +40,7 @@ MAX_AGE = 60
 _REMEMBERED = 64
 #: the requests that the page at the root answers
 _READS, _ROOTS = frozenset({"GET", "HEAD"}), frozenset({"", "/"})
-_PAGE: Headers = (
+_PAGE: exchange.Headers = (
     ("Content-Type", "text/html; charset=utf-8"),
     ("Cache-Control", "no-store"),
     ("Content-Security-Policy", CSP),
@@ -63,7 +48,7 @@ _PAGE: Headers = (
     ("Referrer-Policy", "no-referrer"),
     ("Vary", "Accept"),
 )
-_PROBE: Headers = (("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"))
+_PROBE: exchange.Headers = (("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"))
 
 
 def canonical(path: str) -> str:
@@ -86,23 +71,23 @@ class Mounts:
         self.options = options
         #: True while shutting down: the readiness probe fails and connections are not kept
         self.draining = False
-        self._exact: dict[str, Mapping[str, Handler]] = {}
+        self._exact: dict[str, Mapping[str, exchange.Handler]] = {}
         self._beside: set[str] = set()
-        self._trees: list[tuple[str, Handler]] = []
+        self._trees: list[tuple[str, exchange.Handler]] = []
         #: POST handlers of paths without another handler
-        self._aliases: dict[str, Handler] = {}
+        self._aliases: dict[str, exchange.Handler] = {}
         #: handlers of whole host names, in lower case without a port; see `Site`
-        self.names: dict[str, Handler] = {}
+        self.names: dict[str, exchange.Handler] = {}
         #: path → handler of POSTs to one further segment
-        self._below: dict[str, Handler] = {}
+        self._below: dict[str, exchange.Handler] = {}
         #: the page at the root for people; None: none
         self._front: Document | None = None
-        self._probes: dict[str, Mapping[str, Handler]] = {
+        self._probes: dict[str, Mapping[str, exchange.Handler]] = {
             "/livez": {"GET": self._live, "HEAD": self._live},
             "/readyz": {"GET": self._ready, "HEAD": self._ready},
         }
 
-    def mount(self, path: str, methods: Mapping[str, Handler]) -> None:
+    def mount(self, path: str, methods: Mapping[str, exchange.Handler]) -> None:
         """Serves one path, with and without a trailing slash. Raises ValueError if it is taken."""
         exact = canonical(path)
         if exact in self._exact and exact not in self._beside:
@@ -110,7 +95,7 @@ class Mounts:
         self._beside.discard(exact)
         self._exact[exact] = self._exact[exact + "/"] = methods
 
-    def mount_beside(self, path: str, methods: Mapping[str, Handler]) -> None:
+    def mount_beside(self, path: str, methods: Mapping[str, exchange.Handler]) -> None:
         """Serves a path that is derived from another one's. If several mounts claim it, or it is mounted
         explicitly, no mount gets it: one service must not answer for another.
         """
@@ -121,15 +106,15 @@ class Mounts:
         elif exact in self._beside:
             self._exact[exact] = self._exact[exact + "/"] = {"GET": _reject_path}
 
-    def mount_alias(self, path: str, handler: Handler) -> None:
+    def mount_alias(self, path: str, handler: exchange.Handler) -> None:
         """Answers POSTs to a path that has no other handler; the first claim of a path wins."""
         self._aliases.setdefault(canonical(path), handler)
 
-    def mount_below(self, path: str, handler: Handler) -> None:
+    def mount_below(self, path: str, handler: exchange.Handler) -> None:
         """Answers POSTs to any one segment below a path that has no other handler."""
         self._below.setdefault(canonical(path), handler)
 
-    def mount_tree(self, path: str, handler: Handler) -> None:
+    def mount_tree(self, path: str, handler: exchange.Handler) -> None:
         """Serves everything below a path that has no other handler. Raises ValueError if the tree
         is taken.
         """
@@ -165,7 +150,7 @@ class Mounts:
         """Passes posts below an absolute path to a function. Raises ValueError if it is taken."""
         self.mount_tree(path, _Received(canonical(path), receive).handle)
 
-    def find(self, method: str, path: str, *, plain: bool = False) -> Handler:
+    def find(self, method: str, path: str, *, plain: bool = False) -> exchange.Handler:
         """The handler of a request; if there is none, a handler that rejects it."""
         if method in _READS and path in _ROOTS and self._front is not None and not plain:
             return _Front(self._front, self.find(method, path, plain=True)).get
@@ -189,13 +174,13 @@ class Mounts:
         allowed = sorted({*methods, "OPTIONS"})
         return _allow(allowed) if method == "OPTIONS" else _reject(allowed)
 
-    def find_handler(self, request: Request) -> Handler:
+    def find_handler(self, request: exchange.Request) -> exchange.Handler:
         """The handler of a request, with regard to its host name."""
-        host = request.headers.get(HOST, "").lower()
+        host = request.headers.get(exchange.HOST, "").lower()
         name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
         return self.names.get(name) or self.find(request.method, request.path)
 
-    def _find_post(self, path: str) -> Handler | None:
+    def _find_post(self, path: str) -> exchange.Handler | None:
         """The handler of a POST to a path that is not mounted itself."""
         if path in self._probes:
             return None
@@ -208,37 +193,39 @@ class Mounts:
                 found = self._below.get(prefix)
         return found
 
-    async def _live(self, _request: Request) -> Reply:
-        return Reply(200, _PROBE, b"ok\n")
+    async def _live(self, _request: exchange.Request) -> exchange.Reply:
+        return exchange.Reply(200, _PROBE, b"ok\n")
 
-    async def _ready(self, request: Request) -> Reply:
+    async def _ready(self, request: exchange.Request) -> exchange.Reply:
         if self.draining:
-            return Reply(503, _PROBE, b"draining\n")
+            return exchange.Reply(503, _PROBE, b"draining\n")
         figures = self._figures() if "verbose" in parse_qs(request.query, keep_blank_values=True) else ""
         rejection = self.options.rejection() if self.options.rejection is not None else None
         if rejection is not None:
-            return Reply(503, _PROBE + error_headers(rejection), f"{rejection.message}\n{figures}".encode())
-        return Reply(200, _PROBE, f"ok\n{figures}".encode())
+            return exchange.Reply(
+                503, _PROBE + exchange.error_headers(rejection), f"{rejection.message}\n{figures}".encode()
+            )
+        return exchange.Reply(200, _PROBE, f"ok\n{figures}".encode())
 
     def _figures(self) -> str:
         status = self.options.status() if self.options.status is not None else {}
         return "".join(f"{name}: {value}\n" for name, value in status.items())
 
 
-async def _reject_path(request: Request) -> Reply:
-    return reject_logged(request, not_found())
+async def _reject_path(request: exchange.Request) -> exchange.Reply:
+    return exchange.reject_logged(request, exchange.not_found())
 
 
-def _allow(allowed: list[str]) -> Handler:
-    async def answer(_request: Request) -> Reply | StreamReply:
-        return Reply(204, (("Allow", ", ".join(allowed)),))
+def _allow(allowed: list[str]) -> exchange.Handler:
+    async def answer(_request: exchange.Request) -> exchange.Reply | exchange.StreamReply:
+        return exchange.Reply(204, (("Allow", ", ".join(allowed)),))
 
     return answer
 
 
-def _reject(allowed: list[str]) -> Handler:
-    async def answer(request: Request) -> Reply | StreamReply:
-        return reject_logged(request, not_allowed(allowed))
+def _reject(allowed: list[str]) -> exchange.Handler:
+    async def answer(request: exchange.Request) -> exchange.Reply | exchange.StreamReply:
+        return exchange.reject_logged(request, exchange.not_allowed(allowed))
 
     return answer
 
@@ -249,8 +236,8 @@ class _Published:
     def __init__(self, document: Document, variant: Variant | None, cors: str) -> None:
         self._document = document
         self._variant = variant
-        self._vary: Headers = (("Vary", VERSION),) if variant is not None else ()
-        self._cors: Headers = (
+        self._vary: exchange.Headers = (("Vary", exchange.VERSION),) if variant is not None else ()
+        self._cors: exchange.Headers = (
             (
                 ("Access-Control-Allow-Origin", cors),
                 ("Access-Control-Expose-Headers", "ETag, Last-Modified"),
@@ -263,7 +250,7 @@ class _Published:
         #: when the document last changed for any base URL, in whole seconds since the epoch
         self._modified = int(time.time())
 
-    async def get(self, request: Request) -> Reply:
+    async def get(self, request: exchange.Request) -> exchange.Reply:
         base_url = request.base_url()
         try:
             version = read_version(request.headers, "")
@@ -274,14 +261,14 @@ class _Published:
                 body = self._document(base_url)
                 key = base_url
         except A2AError as error:
-            return reject(error)
+            return exchange.reject(error)
         except Exception:  # noqa: BLE001  the application's function
             _log.exception("the document at %s failed", request.path)
-            return reject(internal_error())
+            return exchange.reject(internal_error())
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         # Variants need separate tags, or each would look like a change of the other.
         self._note(key, tag)
-        headers: Headers = (
+        headers: exchange.Headers = (
             ("ETag", tag),
             ("Last-Modified", formatdate(self._modified, usegmt=True)),
             ("Cache-Control", f"public, max-age={MAX_AGE}"),
@@ -289,8 +276,8 @@ class _Published:
             *self._cors,
         )
         if self._is_current(request.headers, tag):
-            return Reply(304, headers)
-        return Reply(200, JSON + headers, body)
+            return exchange.Reply(304, headers)
+        return exchange.Reply(200, exchange.JSON + headers, body)
 
     def _note(self, base_url: str, tag: str) -> None:
         """Notes the time of a change. Callers choose the Host header, so the number of base URLs is
@@ -318,16 +305,16 @@ class _Published:
         except (ValueError, OverflowError):
             return False  # not a date: ignored
 
-    async def options(self, _request: Request) -> Reply:
+    async def options(self, _request: exchange.Request) -> exchange.Reply:
         if not self._cors:
-            return Reply(204, (("Allow", "GET, HEAD, OPTIONS"),))
-        preflight: Headers = (
+            return exchange.Reply(204, (("Allow", "GET, HEAD, OPTIONS"),))
+        preflight: exchange.Headers = (
             ("Allow", "GET, HEAD, OPTIONS"),
             ("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS"),
             ("Access-Control-Allow-Headers", "*"),
             ("Access-Control-Max-Age", "86400"),
         )
-        return Reply(204, self._cors + preflight)
+        return exchange.Reply(204, self._cors + preflight)
 
 
 class _Shown:
@@ -336,28 +323,28 @@ class _Shown:
     def __init__(self, render: Render) -> None:
         self._render = render
 
-    async def get(self, request: Request) -> Reply:
+    async def get(self, request: exchange.Request) -> exchange.Reply:
         try:
             page = await self._render(request.headers.get("Accept", ""))
         except Exception:  # noqa: BLE001  the application's function
             _log.exception("the page at %s failed", request.path)
-            return reject(internal_error())
+            return exchange.reject(internal_error())
         headers = (("Content-Type", page.content_type), ("Cache-Control", "no-store"))
-        return Reply(page.status, headers, page.body)
+        return exchange.Reply(page.status, headers, page.body)
 
 
 class _Front:
     """The page at the root. otherwise: the handler for requests that want no page."""
 
-    def __init__(self, page: Document, otherwise: Handler) -> None:
+    def __init__(self, page: Document, otherwise: exchange.Handler) -> None:
         self._page = page
         self._otherwise = otherwise
 
-    async def get(self, request: Request) -> Reply | StreamReply:
+    async def get(self, request: exchange.Request) -> exchange.Reply | exchange.StreamReply:
         accepted = [one.partition(";")[0].strip() for one in request.headers.get("Accept", "").split(",")]
         if "text/html" not in accepted:
             return await self._otherwise(request)
-        return Reply(200, _PAGE, self._page(request.base_url()))
+        return exchange.Reply(200, _PAGE, self._page(request.base_url()))
 
 
 class _Received:
@@ -367,19 +354,19 @@ class _Received:
         self._below = len(prefix)
         self._receive = receive
 
-    async def handle(self, request: Request) -> Reply:
+    async def handle(self, request: exchange.Request) -> exchange.Reply:
         if request.method != "POST":
-            return reject(not_allowed(["POST"]))
+            return exchange.reject(exchange.not_allowed(["POST"]))
         try:
             status = await self._receive(request.path[self._below :], request.parameters(), request.read)
         except A2AError as error:
-            return reject(error)
-        except ClientLeftError:
+            return exchange.reject(error)
+        except exchange.ClientLeftError:
             raise
         except Exception:  # noqa: BLE001  the application's function
             _log.exception("what was posted to %s could not be received", request.path[: self._below])
-            return reject(internal_error())
-        return Reply(status, ())
+            return exchange.reject(internal_error())
+        return exchange.Reply(status, ())
 
 
 def _matches(condition: str, tag: str) -> bool:
@@ -391,12 +378,12 @@ class SharedHost(Protocol):
     """The host of several sites."""
 
     #: handlers of whole host names, in lower case without a port
-    names: dict[str, Handler]
+    names: dict[str, exchange.Handler]
 
     @property
     def address(self) -> ListenAddress: ...
 
-    def mount_tree(self, path: str, handler: Handler) -> None: ...
+    def mount_tree(self, path: str, handler: exchange.Handler) -> None: ...
 
     def unmount_tree(self, path: str) -> None: ...
 
@@ -468,19 +455,19 @@ class Site(Mounts):
         for name in self._site_names:
             self._host.names.pop(name, None)
 
-    async def _at_path(self, request: Request) -> Reply | StreamReply:
+    async def _at_path(self, request: exchange.Request) -> exchange.Reply | exchange.StreamReply:
         path = request.path[len(self.prefix) :] or "/"
         return await self._answer(_BelowRequest(request, path, self.prefix))
 
-    async def _at_name(self, request: Request) -> Reply | StreamReply:
+    async def _at_name(self, request: exchange.Request) -> exchange.Reply | exchange.StreamReply:
         if f"{request.path}/".startswith(f"{self.prefix}/"):
             return await self._at_path(request)
         return await self._answer(request)
 
-    async def _answer(self, request: Request) -> Reply | StreamReply:
+    async def _answer(self, request: exchange.Request) -> exchange.Reply | exchange.StreamReply:
         if not self._is_open and not request.path.endswith(("/livez", "/readyz")):
             error = A2AError(Reason.UNAVAILABLE, "the agent is not available", blame=Blame.SELF)
-            return reject_logged(request, error)
+            return exchange.reject_logged(request, error)
         return await self.find(request.method, request.path)(request)
 
 
@@ -489,7 +476,7 @@ class _BelowRequest:
 
     __slots__ = ("_prefix", "_request", "headers", "method", "path", "peer", "query")
 
-    def __init__(self, request: Request, path: str, prefix: str) -> None:
+    def __init__(self, request: exchange.Request, path: str, prefix: str) -> None:
         self._request = request
         self._prefix = prefix
         self.path = path
