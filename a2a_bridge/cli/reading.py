@@ -236,13 +236,15 @@ def _origin(read: Reading, one: Option) -> str:
 
 def _check_given(read: Reading) -> None:
     """Raises typer.BadParameter for an option of authentication that is given and empty, as by a variable of
-    a shell that is not set: nobody would be checked.
+    a shell that is not set: nobody would be checked. So it is with --ssl-cert-reqs, which needs authorities.
     """
     from a2a_bridge.cli.server_flags import EdgeFlags  # only commands of servers have these options
 
     for one in options_of(EdgeFlags).values():
         if getattr(read.flags, one.name, None) == "" and read.origin(one.name) in (Origin.FLAG, Origin.FILE):
             raise typer.BadParameter("is empty", param_hint=max(one.flags, key=len).partition("/")[0])
+    if not read.is_default("ssl_cert_reqs") and read.flags.ssl_ca_certs is None:
+        raise typer.BadParameter("needs --ssl-ca-certs", param_hint="--ssl-cert-reqs")
 
 
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:

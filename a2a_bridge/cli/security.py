@@ -323,8 +323,6 @@ def server_tls(flags: ServerFlags) -> ServerTls | None:
         for value, flag in ((options.key, "--ssl-keyfile"), (options.client_ca, "--ssl-ca-certs")):
             if value:
                 raise typer.BadParameter("needs --ssl-certfile", param_hint=flag)
-    if options.cert_reqs == "optional" and not options.client_ca:
-        raise typer.BadParameter("needs --ssl-ca-certs", param_hint="--ssl-cert-reqs")
     if not options.certificate:
         return None
     try:

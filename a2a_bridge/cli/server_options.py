@@ -149,6 +149,8 @@ def _check_advertised(
     flags: ServerFlags, listed: Sequence[str], mounted: Sequence[hub.AgentInterface]
 ) -> None:
     """Raises typer.BadParameter for a binding of the card that is not served. listed: empty for all."""
+    if flags.advertise and not listed:
+        raise typer.BadParameter("names no binding", param_hint="--advertise")
     served = dict.fromkeys(one.protocol_binding for one in mounted)
     if not served.keys() >= set(listed):
         raise typer.BadParameter(
@@ -161,6 +163,8 @@ def _card_versions(
 ) -> tuple[str, ...]:
     """The versions of the card; empty for all. Raises typer.BadParameter. listed: its bindings."""
     versions = tuple(dialect.version for dialect in _dialects(flags.card_versions, "--card-versions"))
+    if flags.card_versions and not versions:
+        raise typer.BadParameter("names no version", param_hint="--card-versions")
     if not {one.protocol_version for one in mounted if not listed or one.protocol_binding in listed} >= set(
         versions
     ):

@@ -172,6 +172,8 @@ def text_or_file(text: str, source: str) -> str:
 
 def file_text(path: str | Path, source: str) -> str:
     """The content of a file with a secret, without white space around it. Raises typer.BadParameter."""
+    if not str(path).strip():
+        raise typer.BadParameter("is empty: it names a file", param_hint=source)
     try:
         return Path(path).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

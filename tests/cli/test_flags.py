@@ -372,6 +372,9 @@ def test_secrets_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(typer.BadParameter, match="set as well"):
         read_variables(COMMANDS, "serve")
     monkeypatch.delenv("A2A_BRIDGE_STORE")
+    monkeypatch.setenv("A2A_BRIDGE_STORE_FILE", "")
+    with pytest.raises(typer.BadParameter, match="is empty: it names a file"):
+        read_variables(COMMANDS, "serve")
     monkeypatch.setenv("A2A_BRIDGE_STORE_FILE", str(tmp_path / "none"))
     result = RUNNER.invoke(app, ["serve", "x.py"])
     assert result.exit_code == 2

@@ -130,6 +130,7 @@ async def test_new_files_are_used_without_a_restart(workers: str, target: str, t
             "--ssl-cert-reqs",
             "needs --ssl-ca-certs",
         ),
+        (("--ssl-cert-reqs", "required"), "--ssl-cert-reqs", "needs --ssl-ca-certs"),
         (("--ssl-certfile", "both.pem", "--ssl-ca-certs", "server.key"), "--ssl-ca-certs", "no certificate"),
         (
             ("--server", "envoy", "--ssl-certfile", "server.pem", "--ssl-keyfile", "other.key"),
