@@ -118,15 +118,33 @@ def _message(source: Source, plan: MessagePlan, *, whole: bool) -> None:
                 _field(source, field, always=field.required and (whole or not field.presence))
             elif field.oneof not in done:
                 done.add(field.oneof)
-                line(f'which = message.WhichOneof("{field.oneof}")')
-                keyword = "if"
-                for one in plan.fields:
-                    if one.oneof == field.oneof:
-                        with block(f'{keyword} which == "{one.name}":'):
-                            read = _expression(source, one, attribute(one.name))
-                            line(f"out[{one.json_name!r}] = {read}")
-                        keyword = "elif"
+                _oneof(source, [one for one in plan.fields if one.oneof == field.oneof])
         line("return out")
+
+
+def _oneof(source: Source, members: list[FieldPlan]) -> None:
+    line, block = source.line, source.block
+    first = members[0]
+    if first.kind is FieldKind.STRING:
+        # A text that is not empty is the member that is set. Nearly all parts have one, and reading it takes
+        # half as long as `WhichOneof`.
+        line(f"value = {attribute(first.name)}")
+        with block("if value:"):
+            line(f"out[{first.json_name!r}] = value")
+        with block("else:"):
+            _set_member(source, members)
+    else:
+        _set_member(source, members)
+
+
+def _set_member(source: Source, members: list[FieldPlan]) -> None:
+    source.line(f'which = message.WhichOneof("{members[0].oneof}")')
+    keyword = "if"
+    for one in members:
+        with source.block(f'{keyword} which == "{one.name}":'):
+            read = _expression(source, one, attribute(one.name))
+            source.line(f"out[{one.json_name!r}] = {read}")
+        keyword = "elif"
 
 
 def _field(source: Source, field: FieldPlan, *, always: bool) -> None:

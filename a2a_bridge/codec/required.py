@@ -124,9 +124,9 @@ def _message(source: Source, plan: MessagePlan, demanding: set[str]) -> None:
                     line("known = len(found)", f"{_label(field)}(value[key], found)")
                     _prefix(source, f"member({json_name!r}, key)")
             elif deeper and (only := _only_oneof(field.message)):
-                # Parts, of which every message has some, without a call for each.
+                # Parts, of which every message has some, without a call for each. See `encode` on slices.
                 with (
-                    block("for index, item in enumerate(value):"),
+                    block("for index, item in enumerate(value[:]):"),
                     block(f'if item.WhichOneof("{only}") is None:'),
                 ):
                     line(f'found.append(f"{literal(json_name)}[{{index}}]")')
