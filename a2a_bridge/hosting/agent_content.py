@@ -62,8 +62,7 @@ def direct_answer(message: hub.Message, task_id: str, context_id: str) -> hub.Se
         _own_message(own)
     if not own.parts:
         raise ExecutorError("a message has no parts")
-    if (wire := own.SerializeToString()).count(b"\n") > SHALLOW:
-        _check_depth(own, wire)
+    _check_depth(own)
     return response
 
 
@@ -71,9 +70,8 @@ def own_status(update: hub.TaskStatusUpdateEvent, task_id: str, context_id: str,
     """A status update of this task, with a time."""
     if update.task_id != task_id or update.context_id != context_id:
         _own_ids(update, task_id, context_id)
-    _complete_status(update.status, task_id, context_id, clock)
-    if (wire := update.SerializeToString()).count(b"\n") > SHALLOW:
-        _check_depth(update, wire)
+    if _complete_status(update.status, task_id, context_id, clock) or update.HasField("metadata"):
+        _check_depth(update)
 
 
 def own_artifact(update: hub.TaskArtifactUpdateEvent, task_id: str, context_id: str) -> None:
@@ -85,8 +83,7 @@ def own_artifact(update: hub.TaskArtifactUpdateEvent, task_id: str, context_id: 
         if update.append:
             raise ExecutorError("a piece of an artifact does not say of which")
         artifact.artifact_id = new_id()
-    if (wire := update.SerializeToString()).count(b"\n") > SHALLOW:
-        _check_depth(update, wire)
+    _check_depth(update)
 
 
 def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> None:
@@ -103,11 +100,11 @@ def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> Non
     _complete_status(status, task_id, context_id, clock)
     for artifact in task.artifacts[:]:
         artifact.artifact_id = artifact.artifact_id or new_id()
-    if (wire := task.SerializeToString()).count(b"\n") > SHALLOW:
-        _check_depth(task, wire)
+    _check_depth(task)
 
 
-def _complete_status(status: hub.TaskStatus, task_id: str, context_id: str, clock: Clock) -> None:
+def _complete_status(status: hub.TaskStatus, task_id: str, context_id: str, clock: Clock) -> bool:
+    """Gives a status the time and the ids that it lacks. Returns whether it has a message."""
     if not status.HasField("timestamp"):
         stamp = status.timestamp
         # In microseconds: the precision of common date types.
@@ -116,13 +113,16 @@ def _complete_status(status: hub.TaskStatus, task_id: str, context_id: str, cloc
     if status.HasField("message"):
         _own_message(status.message)
         _own_ids(status.message, task_id, context_id)
+        return True
+    return False
 
 
-def _check_depth(event: Message, wire: bytes) -> None:
+def _check_depth(event: Message) -> None:
     """Rejects free JSON that is nested too deeply: otherwise the task, and lists with it, would be
-    unreadable. Needed only if the serialized event has more line feeds than SHALLOW.
+    unreadable.
     """
-    if may_be_deep(wire) and (deep := too_deep(event)):
+    wire = event.SerializeToString()
+    if wire.count(b"\n") > SHALLOW and may_be_deep(wire) and (deep := too_deep(event)):
         raise ExecutorError(f"an event is nested too deeply, at {deep[0][:200]}")
 
 

@@ -162,11 +162,12 @@ class Engine:
         A message to a working task waits until the present run ends. If the task ends with it, the response
         is UNSUPPORTED_OPERATION, as for any message to an ended task.
         """
-        limit, wants = None, Wants.OUTCOME
+        limit: int | None = None
+        wants: Wants = "outcome"
         if request.HasField("configuration"):
             limit = await self._sending.check(request)
             if request.configuration.return_immediately:
-                wants = Wants.TASK
+                wants = "task"
         if self._closing:
             raise closing_error()
         message = request.message
@@ -221,7 +222,7 @@ class Engine:
             direct = await self._direct(self._reply, request, context)
             return Event(hub.StreamResponse(message=direct.message)), no_events()
         try:
-            accepted = await self._work_on(request, context, Wants.STREAM)
+            accepted = await self._work_on(request, context, "stream")
         except AlreadySentError as known:
             if isinstance(known.result, hub.SendMessageResponse):
                 return Event(hub.StreamResponse(message=known.result.message)), no_events()
@@ -299,7 +300,7 @@ class Engine:
         if isinstance(known.result, hub.SendMessageResponse):
             return known.result
         task = known.result.task
-        if wants is Wants.OUTCOME:
+        if wants == "outcome":
             task = (await self._readers.outcome(scope, known.result)).task
         return hub.SendMessageResponse(task=task)
 

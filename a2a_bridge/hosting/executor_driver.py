@@ -21,8 +21,8 @@ from a2a_bridge.hosting.agent_content import ExecutorError, task_for_agent
 from a2a_bridge.hosting.executor import AgentExecutor, Event, FindTask, Lock, Run
 from a2a_bridge.hosting.limits import RunTimer, Turns, broken_protocol_error
 from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError, begin_with
-from a2a_bridge.hosting.pending_send import PendingSend, Wants
-from a2a_bridge.hosting.phases import Phase, RunPhase
+from a2a_bridge.hosting.pending_send import PendingSend
+from a2a_bridge.hosting.phases import WORKING, Phase, RunPhase
 from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Clock, Scope, Store
@@ -218,7 +218,7 @@ class ExecutorDriver:
             for one in send.waiters or (send,):
                 if not one.done:
                     live.settle(one)
-        elif self._phase.now is Phase.WORKING:  # in other phases, the cause of the end decides the state
+        elif self._phase.now is WORKING:  # in other phases, the cause of the end decides the state
             live.fail(UNFINISHED)
 
     def _repeat_question(self, send: PendingSend) -> None:
@@ -227,7 +227,7 @@ class ExecutorDriver:
             self._phase.now is Phase.WORKING
             and send.begun_at is not None
             and self._live.asked_at <= send.begun_at
-            and any(one.wants is Wants.STREAM for one in send.all())
+            and any(one.wants == "stream" for one in send.all())
         ):
             self._live.set_state(hub.TASK_STATE_INPUT_REQUIRED)
 

@@ -23,7 +23,7 @@ from a2a_bridge.core.messages import AT_REST, INTERRUPTED, RUNNING, TERMINAL
 from a2a_bridge.hosting.agent_content import ExecutorError, direct_answer, own_artifact, own_status, own_task
 from a2a_bridge.hosting.executor import Event, Run
 from a2a_bridge.hosting.limits import already_ended
-from a2a_bridge.hosting.pending_send import PendingSend, Wants
+from a2a_bridge.hosting.pending_send import PendingSend
 from a2a_bridge.hosting.reading import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Clock, Scope, Store, Stored, Synced, TaskWriter, VersionConflictError
@@ -287,27 +287,25 @@ class LiveTask:
             task.CopyFrom(first)
         own_task(task, self.task_id, self.context_id, self._clock)
         change = hub.StreamResponse()
-        for own in task.history[:]:
-            if own.message_id == message.message_id:
-                if own == send.run.message:
-                    own.CopyFrom(message)  # it may hold more than the agent was shown
+        history = task.history
+        if send.beginning is not None and not history:
+            (response, change), send.beginning = send.beginning, None
+            for begun in (response.task, change.task):
+                begun.MergeFrom(task)
+                own = begun.history[0]
                 own.task_id, own.context_id = self.task_id, self.context_id
-                change.task.CopyFrom(task)
-                break
+            task = response.task
         else:
-            change.task.CopyFrom(task)
-            if send.beginning is not None and not task.history:
-                (response, change), send.beginning = send.beginning, None
-                response.task.MergeFrom(task)
-                change.task.MergeFrom(task)
-                task = response.task
+            for own in history[:]:
+                if own.message_id == message.message_id:
+                    if own == send.run.message:
+                        own.CopyFrom(message)  # it may hold more than the agent was shown
+                    break
             else:
-                # As `begin_with`, without a call for each task.
-                data = message.SerializeToString(deterministic=True)
-                for own in (task.history.add(), change.task.history.add()):
-                    own.MergeFromString(data)
-            for own in (task.history[-1], change.task.history[-1]):
-                own.task_id, own.context_id = self.task_id, self.context_id
+                own = history.add()
+                own.CopyFrom(message)
+            own.task_id, own.context_id = self.task_id, self.context_id
+            change.task.CopyFrom(task)
         writer = self.writer
         if writer is None:
             writer = self.writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
@@ -316,7 +314,7 @@ class LiveTask:
         self.state = task.status.state
         writer.append(change, task)
         for one in send.waiters or (send,):
-            if one.wants is not Wants.OUTCOME:
+            if one.wants != "outcome":
                 self.settle(one)
         if self.state in AT_REST:
             self._on_rest()
@@ -410,7 +408,7 @@ class LiveTask:
     def add(self, send: PendingSend) -> None:
         """A message was accepted. Forgets messages that are answered."""
         self._sends = (*[one for one in self._sends if not one.done], send) if self._sends else (send,)
-        if send.wants is not Wants.OUTCOME and self.task is not None:
+        if send.wants != "outcome" and self.task is not None:
             self.settle(send)
 
     def add_to(self, send: PendingSend) -> None:
@@ -419,7 +417,7 @@ class LiveTask:
         if self.task is None:
             return
         begun = send.begun_at is not None and self.last > send.begun_at
-        if send.wants is not Wants.OUTCOME or self.ended or (self.state in INTERRUPTED and begun):
+        if send.wants != "outcome" or self.ended or (self.state in INTERRUPTED and begun):
             self.settle(send)
 
     def settle(self, send: PendingSend) -> None:
@@ -429,7 +427,7 @@ class LiveTask:
         """
         if send.decided or send.done:
             return
-        if send.wants is Wants.STREAM:
+        if send.wants == "stream":
             send.settle(None)  # the events are read from the store, so all of them are durable
             return
         answer = self._response
@@ -463,10 +461,10 @@ class LiveTask:
         final: True if the task has come to rest, so that senders who wait for an outcome get it, too.
         """
         for send in self._sends:
-            if final and send.wants is not Wants.STREAM:
+            if final and send.wants != "stream":
                 send.settle(hub.SendMessageResponse(task=task))
-            elif send.wants is not Wants.OUTCOME:
-                send.settle(hub.SendMessageResponse(task=task) if send.wants is Wants.TASK else None)
+            elif send.wants != "outcome":
+                send.settle(hub.SendMessageResponse(task=task) if send.wants == "task" else None)
 
     def reject(self, error: A2AError) -> None:
         """Accepts no more changes (further ones raise OwnershipLostError), and gives up with this error."""

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from enum import Enum
+from typing import Literal
 
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.hosting.executor import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Registered
 
-
-class Wants(Enum):
-    """The waiting sender of a message."""
-
-    OUTCOME = "the end or an interruption of the task"
-    TASK = "the task in any state, as soon as it exists"
-    STREAM = "the existence of the task; the events come from the store"
+#: what the sender of a message waits for: the end or an interruption of the task; the task in any state, as
+#: soon as it exists; or its existence, for a stream, whose events come from the store. It is no Enum: reading
+#: a member of an Enum takes Python 3.11 as long as three calls.
+Wants = Literal["outcome", "task", "stream"]
 
 
 class PendingSend:
@@ -98,7 +95,7 @@ class PendingSend:
             await self._finish
 
     async def answer(self) -> hub.SendMessageResponse | None:
-        """Waits for the response: None for Wants.STREAM once the task exists. For one caller.
+        """Waits for the response: None for a stream once the task exists. For one caller.
 
         Raises the A2AError that is the response.
         """

@@ -44,6 +44,9 @@ TRANSITIONS: dict[Phase, frozenset[Phase]] = {
     Phase.OVER: frozenset(),
 }
 
+#: the phases of each run: to read a member of an Enum takes Python 3.11 as long as three calls
+IDLE, WORKING, HANDED_OVER, OVER = Phase.IDLE, Phase.WORKING, Phase.HANDED_OVER, Phase.OVER
+
 #: phases in which no run starts any more
 STOPPED = frozenset({Phase.ENDING, Phase.HANDED_OVER, Phase.LOST, Phase.OVER})
 

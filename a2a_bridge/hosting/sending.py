@@ -167,7 +167,7 @@ class Sending:
         task_run = self._runs.begin(scope, task_id, message.context_id or context_id)
         run = Run(shown, context, task_id, task_run.context_id)
         send = PendingSend(run, message, wants, config)
-        reading = self._readers.begin(scope, task_id, 0) if wants is Wants.STREAM else None
+        reading = self._readers.begin(scope, task_id, 0) if wants == "stream" else None
         task_run.submit(send)
         return Accepted(task_run, send, None, reading)
 
@@ -190,7 +190,7 @@ class Sending:
             run = Run(shown, context, task_run.task_id, task_run.context_id)
             send = PendingSend(run, message, wants)
             snapshot, reading = None, None
-            if wants is Wants.STREAM:
+            if wants == "stream":
                 snapshot = task_run.live.snapshot()
                 reading = self._readers.begin(scope, task_run.task_id, snapshot.last)
             task_run.submit(send)
@@ -368,7 +368,7 @@ class Idempotency:
     def _join(self, accepted: Accepted, wants: Wants) -> Accepted:
         task_run = accepted.task_run
         snapshot, reading = None, None
-        if wants is Wants.STREAM:
+        if wants == "stream":
             if task_run.live.task is not None:
                 snapshot = task_run.live.snapshot()
             after = 0 if snapshot is None else snapshot.last

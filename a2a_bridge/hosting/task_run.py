@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -25,10 +24,10 @@ from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.hosting.agent_content import for_agent, task_for_agent
 from a2a_bridge.hosting.executor import Run
 from a2a_bridge.hosting.executor_driver import UNFINISHED, CleanUp, EngineContext, ExecutorDriver
-from a2a_bridge.hosting.limits import RunTimer, already_ended, not_cancelable, too_late
+from a2a_bridge.hosting.limits import RunTimer, already_ended, not_cancelable, start_task, too_late
 from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
-from a2a_bridge.hosting.phases import Phase, RunPhase
+from a2a_bridge.hosting.phases import HANDED_OVER, IDLE, OVER, WORKING, Phase, RunPhase
 from a2a_bridge.hosting.reading import TaskSnapshot
 from a2a_bridge.hosting.replicas import can_continue, resume_run
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -254,7 +253,7 @@ class TaskRun:
         if self._can_resume and self._phase.now is Phase.IDLE:
             run = resume_run(self.scope, task)
             run.request = for_agent(run.request)
-            send = PendingSend(run, run.message, Wants.OUTCOME, resumes=True)
+            send = PendingSend(run, run.message, "outcome", resumes=True)
             send.drop()  # it has no sender
             self.submit(send)
         else:
@@ -271,9 +270,9 @@ class TaskRun:
         if never or self._phase.stopped or self.live.state in TERMINAL:
             self._turn_away()
         elif self._ender is None:
-            self._phase.to(Phase.WORKING)
-            producer = self._producer = _spawn(self._work(), f"a2a task {self.task_id}")
-            if producer.done():  # it started eagerly (see _EAGER) and never suspended
+            self._phase.to(WORKING)
+            producer = self._producer = start_task(self._work(), f"a2a task {self.task_id}")
+            if producer.done():  # it started at once and never suspended
                 self._work_done(producer)
             else:
                 producer.add_done_callback(self._work_done)
@@ -281,7 +280,7 @@ class TaskRun:
     async def _work(self) -> None:
         try:
             # A task that has ended takes no more messages: `_start_next` turns them away.
-            while self._queue and self._phase.now is Phase.WORKING and not self.live.ended:
+            while self._queue and self._phase.now is WORKING and not self.live.ended:
                 send = self._queue.pop(0)
                 if self.live.task is None and send.left and all(one.left for one in send.all()):
                     send.finish()
@@ -300,8 +299,8 @@ class TaskRun:
             self._current.finish()
             self._current = None
         self._producer = None
-        if self._phase.now is Phase.WORKING:
-            self._phase.to(Phase.IDLE)
+        if self._phase.now is WORKING:
+            self._phase.to(IDLE)
         if self._queue:
             self._start_next(never=producer.cancelled())
         self._check_idle()
@@ -499,8 +498,8 @@ class TaskRun:
         A task that is at work or handed over keeps it, so that other processes find an orphan once this one
         is gone.
         """
-        release = self._phase.now is not Phase.HANDED_OVER and self.live.state not in RUNNING
-        self._phase.to(Phase.OVER)
+        release = self._phase.now is not HANDED_OVER and self.live.state not in RUNNING
+        self._phase.to(OVER)
         self.live.part(release=release)
 
     # ------------------------------------------------------------------ loss of the lease
@@ -537,11 +536,3 @@ class TaskRun:
                 error = changed_hands_error()
             self.live.give_up(error)
         self._check_idle()
-
-
-#: from Python 3.12 on an asyncio task can run at once, up to its first suspension
-_EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
-
-
-def _spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    return asyncio.Task(work, loop=asyncio.get_running_loop(), name=name, **_EAGER)
