@@ -32,7 +32,7 @@ def call_members(context: CallContext) -> dict[str, Any]:
     metadata of gRPC, by lower-case name; and the claims of the caller.
     """
     members: dict[str, Any] = {
-        "state": {"headers": dict(context.parameters)},
+        "state": {"headers": dict(context.parameters.items())},
         "requested_extensions": set(context.extensions),
     }
     if context.principal is not None:
@@ -41,27 +41,30 @@ def call_members(context: CallContext) -> dict[str, Any]:
     return members
 
 
-def own(event: Event, run: Run) -> Event:
-    """An event with the context of its run, and without a copy of the message that began the run.
+def own(event: Any, run: Run) -> Event:
+    """An event with the context of its run, and without a copy of the message that began the run. event: an
+    Event, which is changed.
 
     The SDK's server takes events of any context. The engine has the message, with content that executors are
     not shown.
     """
-    if isinstance(event, hub.Message):
-        event.context_id = run.context_id
+    event.context_id = run.context_id
+    # Not by isinstance: it asks the metaclass of a class of protobuf, for each event.
+    if type(event) is hub.TaskArtifactUpdateEvent:
+        return event
+    if type(event) is hub.Message:
         event.ClearField("task_id")
         return event
-    event.context_id = run.context_id
-    if isinstance(event, hub.TaskArtifactUpdateEvent):
-        return event
-    if event.status.HasField("message"):
-        message = event.status.message
+    status: hub.TaskStatus = event.status
+    if status.HasField("message"):
+        message = status.message
         message.task_id, message.context_id = run.task_id, run.context_id
-    if isinstance(event, hub.Task) and run.task is None:
+    if type(event) is hub.Task and run.task is None:
         history = event.history
         if history and history[-1].message_id == run.message.message_id and history[-1].role == hub.ROLE_USER:
             del history[-1]
-    return event
+    made: Event = event
+    return made
 
 
 def protocol_error(code: int, message: str | None, data: Any) -> A2AError:

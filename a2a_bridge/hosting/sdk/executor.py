@@ -16,6 +16,7 @@ from typing import Any, Self
 from a2a_bridge.core.errors import A2AError, Reason, internal_error
 from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.hosting.executor import Event, Run
+from a2a_bridge.hosting.limits import start_task
 from a2a_bridge.hosting.sdk.types import SdkTypes, installed_types
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -144,26 +145,36 @@ class SdkExecutor:
         context = types.request_context(run, related)
         queue = self._queue(run.task_id)
         events = queue.events
-        work = asyncio.create_task(_work(call, context, queue), name=f"a2a sdk {run.task_id}")
-        work.add_done_callback(queue.wake)
+        work = start_task(_work(call, context, queue), f"a2a sdk {run.task_id}")
+        if not work.done():
+            work.add_done_callback(queue.wake)
         state = _NOTHING if run.task is None else run.task.status.state
         stateless = hub.TASK_STATE_WORKING  # the state of a status that names none
         try:
             while True:
                 while events:
-                    event = types.event(events.popleft(), run)
+                    event: Any = types.event(events.popleft(), run)
                     if queue._writers and len(events) * 2 <= _AHEAD:  # noqa: SLF001
                         queue.release()
                     if event is not None and types.message_is_end:
                         event = _before_end(event, state, run)
                     if event is None:
                         continue
-                    if not isinstance(event, hub.TaskArtifactUpdateEvent):
-                        if isinstance(event, hub.TaskStatusUpdateEvent):
-                            event.status.state = event.status.state or stateless
-                            if event.status.state != hub.TASK_STATE_SUBMITTED:
-                                stateless = event.status.state
-                        state = self._seen(event, state, run)
+                    # Not by isinstance: it asks the metaclass of a class of protobuf, for each event.
+                    if type(event) is hub.TaskArtifactUpdateEvent:
+                        state = max(state, hub.TASK_STATE_SUBMITTED)
+                    elif type(event) is hub.Message:
+                        state = _MESSAGE
+                    else:
+                        status: hub.TaskStatus = event.status
+                        state = status.state
+                        if type(event) is hub.TaskStatusUpdateEvent:
+                            if not state:
+                                state = status.state = stateless
+                            elif state != hub.TASK_STATE_SUBMITTED:
+                                stateless = state
+                        if self._mask and state == hub.TASK_STATE_FAILED:
+                            _mask_failure(status, run.task_id)
                     activated = types.activated(context)
                     if activated:
                         run.context.reply["a2a-extensions"] = ", ".join(sorted(activated))
@@ -185,20 +196,6 @@ class SdkExecutor:
                 await asyncio.wait({work})
             if not work.cancelled():
                 work.exception()  # otherwise asyncio reports it as lost
-
-    def _seen(self, event: Event, state: int, run: Run) -> int:
-        """The state after an event. Masks the text of a failure."""
-        if isinstance(event, hub.Message):
-            return _MESSAGE
-        if isinstance(event, hub.TaskArtifactUpdateEvent):
-            return state if state >= 0 else hub.TASK_STATE_SUBMITTED
-        status = event.status
-        if self._mask and status.state == hub.TASK_STATE_FAILED and status.HasField("message"):
-            text = "".join(part.text for part in status.message.parts)
-            log.error("the executor of task %s failed: %s", run.task_id, text)
-            del status.message.parts[:]
-            status.message.parts.add().text = MASKED
-        return status.state
 
     def _error(self, raised: BaseException, run: Run, *, begun: bool) -> BaseException:
         error = self._types.error(raised)
@@ -235,6 +232,15 @@ async def _work(call: _Call, context: Any, queue: Any) -> None:
     except (SystemExit, GeneratorExit) as error:
         # They would end the event loop from an asyncio task, and the generator of the events.
         raise RuntimeError(f"the executor raised {type(error).__name__}") from error
+
+
+def _mask_failure(status: hub.TaskStatus, task_id: str) -> None:
+    """Replaces the text of a failure."""
+    if status.HasField("message"):
+        text = "".join(part.text for part in status.message.parts)
+        log.error("the executor of task %s failed: %s", task_id, text)
+        del status.message.parts[:]
+        status.message.parts.add().text = MASKED
 
 
 def _before_end(event: Event, state: Any, run: Run) -> Event | None:

@@ -142,8 +142,8 @@ class SdkTypes(Protocol):
         """The error of the protocol in an exception of the SDK; None for any other exception."""
         ...
 
-    def activated(self, context: Any) -> set[str]:
-        """The extensions that an executor has activated in its RequestContext."""
+    def activated(self, context: Any) -> set[str] | None:
+        """The extensions that an executor has activated in its RequestContext; None if it cannot."""
         ...
 
 

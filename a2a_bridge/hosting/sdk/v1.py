@@ -61,8 +61,8 @@ class TypesV1:
         codes = (JSON_RPC_ERROR_CODE_MAP.get(base) for base in type(raised).__mro__)
         return protocol_error(next((code for code in codes if code), -32603), raised.message, raised.data)
 
-    def activated(self, _context: Any) -> set[str]:
-        return set()
+    def activated(self, _context: Any) -> None:
+        return None
 
 
 def _before_message(task: hub.Task, message_id: str) -> sdk.Task:

@@ -8,7 +8,7 @@ Rules:
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qsl
@@ -110,6 +110,16 @@ class HeaderParameters(Mapping[str, str]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def items(self) -> ItemsView[str, str]:
+        # One pass, where `Mapping.items` looks for each name.
+        found: dict[str, str] = {}
+        for name, value in self._headers.items():
+            lowered = name.lower()
+            found[lowered] = self[lowered] if lowered in found else value
+        if OLDER_EXTENSIONS in found:
+            found[EXTENSIONS_PARAMETER] = self[EXTENSIONS_PARAMETER]
+        return found.items()
 
 
 class Overlaid(Mapping[str, str]):
