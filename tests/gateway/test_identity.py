@@ -55,9 +55,19 @@ def updates(*states: hub.TaskState) -> Any:
 # Tasks.
 
 
-async def test_a_new_name_begins_a_task_and_stands_for_it_from_then_on() -> None:
-    agent = Agent()
-    service = callers(agent)
+@pytest.fixture
+def agent() -> Agent:
+    return Agent()
+
+
+@pytest.fixture
+def service(agent: Agent) -> LegacyCallers:
+    return callers(agent)
+
+
+async def test_a_new_name_begins_a_task_and_stands_for_it_from_then_on(
+    agent: Agent, service: LegacyCallers
+) -> None:
     for count in (1, 2):
         task = (await service.unary(send("c", "s"))).task
         assert (task.id, task.context_id, len(task.history)) == ("c", "s", count)
@@ -67,9 +77,7 @@ async def test_a_new_name_begins_a_task_and_stands_for_it_from_then_on() -> None
     assert [list(agent.tasks), agent.calls[-1].request.id] == [["T1"], "T1"]
 
 
-async def test_the_agent_never_hears_of_the_name() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_the_agent_never_hears_of_the_name(agent: Agent, service: LegacyCallers) -> None:
     await service.unary(send("c"))
     await service.unary(send("c"))
     await service.unary(get("c"))
@@ -78,8 +86,7 @@ async def test_the_agent_never_hears_of_the_name() -> None:
     assert [agent.calls[0].request.message.task_id, agent.calls[1].request.message.task_id] == ["", "T1"]
 
 
-async def test_the_input_is_not_changed() -> None:
-    agent = Agent()
+async def test_the_input_is_not_changed(agent: Agent) -> None:
     call = send("c")
     before = call.request.SerializeToString()
     await callers(agent).unary(call)
@@ -88,9 +95,9 @@ async def test_the_input_is_not_changed() -> None:
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3", "0.2.5", ""])
-async def test_calls_of_other_versions_pass_by_reference(version: str) -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_calls_of_other_versions_pass_by_reference(
+    version: str, agent: Agent, service: LegacyCallers
+) -> None:
     await service.unary(send("c"))
     agent.tasks["c"] = hub.Task(id="c")
     for call in (get("c", version=version, binding="GRPC"), send("", version=version)):
@@ -104,9 +111,9 @@ async def test_calls_of_other_versions_pass_by_reference(version: str) -> None:
 @pytest.mark.parametrize(
     "others", [{"tenant": "blue"}, {"owner": "bob"}, {"tenant": "blue", "owner": "bob"}], ids=str
 )
-async def test_a_name_means_nothing_in_another_scope(others: dict[str, str]) -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_a_name_means_nothing_in_another_scope(
+    others: dict[str, str], agent: Agent, service: LegacyCallers
+) -> None:
     await service.unary(send("c", owner="ann"))
     with rejected(Reason.TASK_NOT_FOUND):
         await service.unary(get("c", **others))
@@ -115,9 +122,7 @@ async def test_a_name_means_nothing_in_another_scope(others: dict[str, str]) -> 
     assert (await service.unary(get("c", owner="ann"))).history[0].task_id == "c"
 
 
-async def test_an_id_of_the_agents_own_works_as_well() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_an_id_of_the_agents_own_works_as_well(agent: Agent, service: LegacyCallers) -> None:
     await agent.unary(send("", version="1.0"))
     assert (await service.unary(get("T1"))).id == "T1"
     task = (await service.unary(send("T1"))).task
@@ -135,9 +140,9 @@ async def test_an_unknown_name_is_not_found_and_the_error_explains_eviction() ->
         await events_of(service, subscribe("gone"))
 
 
-async def test_an_error_about_a_task_names_it_as_the_caller_does() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_an_error_about_a_task_names_it_as_the_caller_does(
+    agent: Agent, service: LegacyCallers
+) -> None:
     await service.unary(send("c"))
     del agent.tasks["T1"]
     with pytest.raises(A2AError) as raised:
@@ -145,9 +150,9 @@ async def test_an_error_about_a_task_names_it_as_the_caller_does() -> None:
     assert raised.value.metadata == {"taskId": "c"}
 
 
-async def test_a_task_that_could_not_be_begun_can_be_begun_again() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_a_task_that_could_not_be_begun_can_be_begun_again(
+    agent: Agent, service: LegacyCallers
+) -> None:
     agent.failure = rejection()
     for _ in range(2):
         with pytest.raises(A2AError):
@@ -158,9 +163,9 @@ async def test_a_task_that_could_not_be_begun_can_be_begun_again() -> None:
     assert (await service.unary(send("c"))).task.id == "c"
 
 
-async def test_who_uses_a_name_while_its_task_is_being_made_waits_and_gets_that_task() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_who_uses_a_name_while_its_task_is_being_made_waits_and_gets_that_task(
+    agent: Agent, service: LegacyCallers
+) -> None:
     agent.gate.clear()
     calls = [asyncio.create_task(service.unary(one)) for one in (send("c"), send("c"), get("c"))]
     await asyncio.wait_for(agent.called.wait(), PATIENCE)
@@ -170,8 +175,7 @@ async def test_who_uses_a_name_while_its_task_is_being_made_waits_and_gets_that_
     assert list(agent.tasks) == ["T1"]
 
 
-async def test_waiting_too_long_for_a_name_is_a_retryable_error() -> None:
-    agent = Agent()
+async def test_waiting_too_long_for_a_name_is_a_retryable_error(agent: Agent) -> None:
     service = LegacyCallers(agent, IdentityTable(Tasks()), patience=0.01)
     agent.gate.clear()
     first = asyncio.create_task(service.unary(send("c")))
@@ -183,9 +187,7 @@ async def test_waiting_too_long_for_a_name_is_a_retryable_error() -> None:
     await asyncio.wait_for(first, PATIENCE)
 
 
-async def test_a_caller_that_leaves_frees_the_name() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_a_caller_that_leaves_frees_the_name(agent: Agent, service: LegacyCallers) -> None:
     agent.gate.clear()
     first = asyncio.create_task(service.unary(send("c")))
     await asyncio.wait_for(agent.called.wait(), PATIENCE)
@@ -196,9 +198,9 @@ async def test_a_caller_that_leaves_frees_the_name() -> None:
     assert (await asyncio.wait_for(service.unary(send("c")), PATIENCE)).task.id == "c"
 
 
-async def test_references_to_other_tasks_are_translated_both_ways() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_references_to_other_tasks_are_translated_both_ways(
+    agent: Agent, service: LegacyCallers
+) -> None:
     await service.unary(send("a"))
     call = send("b")
     call.request.message.reference_task_ids.append("a")
@@ -215,9 +217,9 @@ def synthetic() -> str:
     return str(decode_message(wire, "c")["messageId"])
 
 
-async def test_the_same_message_again_is_another_one_once_the_first_was_answered() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_the_same_message_again_is_another_one_once_the_first_was_answered(
+    agent: Agent, service: LegacyCallers
+) -> None:
     sent = []
     for _ in range(3):
         await service.unary(send("c", message_id=synthetic()))
@@ -225,9 +227,9 @@ async def test_the_same_message_again_is_another_one_once_the_first_was_answered
     assert len(set(sent)) == 3
 
 
-async def test_the_same_message_again_is_the_same_when_the_first_failed() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_the_same_message_again_is_the_same_when_the_first_failed(
+    agent: Agent, service: LegacyCallers
+) -> None:
     await service.unary(send("c", message_id=synthetic()))
     agent.failure = rejection()
     sent = []
@@ -241,9 +243,7 @@ async def test_the_same_message_again_is_the_same_when_the_first_failed() -> Non
     assert len(set(sent)) == 1
 
 
-async def test_an_id_that_the_caller_gave_stays() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_an_id_that_the_caller_gave_stays(agent: Agent, service: LegacyCallers) -> None:
     for _ in range(2):
         await service.unary(send("c", message_id="mine"))
         assert agent.calls[-1].request.message.message_id == "mine"
@@ -272,25 +272,24 @@ async def test_a_session_in_a_stream_is_translated_too(own_contexts: str) -> Non
     assert next(iter(agent.tasks.values())).context_id[0] == "K"
 
 
-async def test_without_a_session_the_agents_own_is_returned_and_usable() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_without_a_session_the_agents_own_is_returned_and_usable(
+    agent: Agent, service: LegacyCallers
+) -> None:
     task = (await service.unary(send("a"))).task
     assert task.context_id == "K1"
     assert (await service.unary(send("b", "K1"))).task.context_id == "K1"
     assert agent.tasks["T2"].context_id == "K1"
 
 
-async def test_another_session_than_that_of_the_task_is_the_agents_to_judge() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_another_session_than_that_of_the_task_is_the_agents_to_judge(
+    agent: Agent, service: LegacyCallers
+) -> None:
     await service.unary(send("a", "s"))
     with rejected(Reason.INVALID_PARAMS):
         await service.unary(send("a", "other"))
 
 
-async def test_a_rejection_for_another_reason_is_not_tried_again() -> None:
-    agent = Agent()
+async def test_a_rejection_for_another_reason_is_not_tried_again(agent: Agent) -> None:
     agent.failure = rejection(Reason.INVALID_PARAMS)
     with pytest.raises(A2AError):
         await callers(agent).unary(send("a", "s"))
@@ -300,8 +299,7 @@ async def test_a_rejection_for_another_reason_is_not_tried_again() -> None:
 # Streams.
 
 
-async def test_a_stream_begins_a_task_too() -> None:
-    agent = Agent()
+async def test_a_stream_begins_a_task_too(agent: Agent) -> None:
     agent.events = updates(hub.TASK_STATE_WORKING, hub.TASK_STATE_COMPLETED)
     service = callers(agent)
     events = await events_of(service, send_streaming("c"))
@@ -309,8 +307,7 @@ async def test_a_stream_begins_a_task_too() -> None:
     assert (await service.unary(get("c"))).id == "c"
 
 
-async def test_the_name_is_known_as_soon_as_the_first_event_came() -> None:
-    agent = Agent()
+async def test_the_name_is_known_as_soon_as_the_first_event_came(agent: Agent) -> None:
     agent.events = updates(hub.TASK_STATE_WORKING, hub.TASK_STATE_COMPLETED)
     service = callers(agent)
     async with asyncio.timeout(PATIENCE), aclosing(service.stream(send_streaming("c"))) as events:
@@ -339,9 +336,8 @@ def whole_task(state: hub.TaskState) -> Any:
     ],
 )
 async def test_a_task_in_a_stream_becomes_its_status_and_its_artifacts(
-    state: hub.TaskState, kinds: list[str]
+    state: hub.TaskState, kinds: list[str], agent: Agent
 ) -> None:
-    agent = Agent()
     agent.events = whole_task(state)
     events = await events_of(callers(agent), send_streaming("c", "s"))
     assert [one.WhichOneof("payload") for one in events] == kinds
@@ -356,8 +352,7 @@ async def test_a_task_in_a_stream_becomes_its_status_and_its_artifacts(
     assert [one.artifact.metadata[MARK][INDEX] for one in pieces] == [0, 1]
 
 
-async def test_a_stream_of_0_1_ends_with_its_final_event_and_closes_the_agents_stream() -> None:
-    agent = Agent()
+async def test_a_stream_of_0_1_ends_with_its_final_event_and_closes_the_agents_stream(agent: Agent) -> None:
     agent.events = updates(hub.TASK_STATE_INPUT_REQUIRED, hub.TASK_STATE_COMPLETED)
     events = await events_of(callers(agent), send_streaming("c"))
     assert [one.status_update.status.state for one in events] == [hub.TASK_STATE_INPUT_REQUIRED]
@@ -372,8 +367,7 @@ async def test_a_message_is_answered_by_a_completed_task_of_the_name_with_a_mark
     assert dict(task.metadata[MARK]) == {MESSAGE: True}
 
 
-async def test_a_message_in_a_stream_is_a_completed_status_of_the_name_with_a_mark() -> None:
-    agent = Agent()
+async def test_a_message_in_a_stream_is_a_completed_status_of_the_name_with_a_mark(agent: Agent) -> None:
     agent.events = lambda _: [hub.StreamResponse(message=hub.Message(message_id="a", role=hub.ROLE_AGENT))]
     (event,) = await events_of(callers(agent), send_streaming("c", "s"))
     update = event.status_update
@@ -403,8 +397,7 @@ def index_told(artifact: hub.Artifact) -> Any:
     return artifact.metadata[MARK][INDEX] if MARK in artifact.metadata else artifact.artifact_id
 
 
-async def test_artifacts_are_counted_by_first_appearance_and_keep_their_number() -> None:
-    agent = Agent()
+async def test_artifacts_are_counted_by_first_appearance_and_keep_their_number(agent: Agent) -> None:
     agent.events = artifacts("x", "y", "x")
     service = callers(agent)
     events = await events_of(service, send_streaming("c"))
@@ -415,9 +408,7 @@ async def test_artifacts_are_counted_by_first_appearance_and_keep_their_number()
     assert not agent.tasks["T1"].artifacts[0].HasField("metadata")
 
 
-async def test_ids_with_an_index_keep_it_exclusively() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_ids_with_an_index_keep_it_exclusively(agent: Agent, service: LegacyCallers) -> None:
     await service.unary(send("c"))
     agent.tasks["T1"].artifacts.extend(hub.Artifact(artifact_id=one) for one in ("x", "index-0", "y"))
     task = await service.unary(get("c"))
@@ -437,18 +428,16 @@ def configured(task_id: str = "c") -> Call[Any, Any]:
     return Call(ops.GET_PUSH_CONFIG, request, context())
 
 
-async def test_a_push_config_belongs_to_the_named_task() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_a_push_config_belongs_to_the_named_task(agent: Agent, service: LegacyCallers) -> None:
     await service.unary(send("c"))
     assert (await service.unary(configure())).task_id == "c"
     assert (await service.unary(configured())).task_id == "c"
     assert list(agent.configs) == [("T1", "v0.1")]
 
 
-async def test_the_first_config_is_returned_if_the_caller_has_set_none() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_the_first_config_is_returned_if_the_caller_has_set_none(
+    agent: Agent, service: LegacyCallers
+) -> None:
     await service.unary(send("c"))
     agent.configs["T1", "x"] = hub.TaskPushNotificationConfig(task_id="T1", id="x", url="http://x")
     found = await service.unary(configured())
@@ -474,8 +463,7 @@ async def test_an_event_that_reaches_the_caller_outside_of_a_call_is_named_too()
 
 
 @pytest.mark.parametrize("told_by", ["history", "session", "nothing"])
-async def test_an_event_may_be_faster_than_the_answer_that_tells_the_name(told_by: str) -> None:
-    agent = Agent()
+async def test_an_event_may_be_faster_than_the_answer_that_tells_the_name(told_by: str, agent: Agent) -> None:
     middleware, as_known = remember_names(scope_of, Tasks())
     service = middleware(agent)
     agent.gate.clear()
@@ -501,9 +489,9 @@ async def test_an_event_may_be_faster_than_the_answer_that_tells_the_name(told_b
 
 
 @pytest.mark.parametrize("make", [get, cancel])
-async def test_a_caller_that_uses_a_name_of_0_1_speaks_0_1(make: Any) -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_a_caller_that_uses_a_name_of_0_1_speaks_0_1(
+    make: Any, agent: Agent, service: LegacyCallers
+) -> None:
     await service.unary(send("c"))
     call = make("c", version="0.3")
     assert (await service.unary(call)).id == "c"
@@ -511,9 +499,7 @@ async def test_a_caller_that_uses_a_name_of_0_1_speaks_0_1(make: Any) -> None:
     assert agent.calls[-1].context.origin.version == "0.1"
 
 
-async def test_a_subscriber_by_a_name_of_0_1_is_one_of_0_1() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_a_subscriber_by_a_name_of_0_1_is_one_of_0_1(agent: Agent, service: LegacyCallers) -> None:
     await service.unary(send("c"))
     call = subscribe("c", version="0.3")
     (event,) = await events_of(service, call)
@@ -521,9 +507,7 @@ async def test_a_subscriber_by_a_name_of_0_1_is_one_of_0_1() -> None:
     assert (call.context.reply, call.context.reply.version) == ({}, "0.1")
 
 
-async def test_who_declares_a_version_is_believed() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_who_declares_a_version_is_believed(agent: Agent, service: LegacyCallers) -> None:
     await service.unary(send("c"))
     call = get("c", version="0.3")
     call.context.parameters = {"a2a-version": "0.3"}
@@ -532,9 +516,7 @@ async def test_who_declares_a_version_is_believed() -> None:
     assert call.context.reply == {}
 
 
-async def test_an_agents_own_id_does_not_imply_0_1() -> None:
-    agent = Agent()
-    service = callers(agent)
+async def test_an_agents_own_id_does_not_imply_0_1(agent: Agent, service: LegacyCallers) -> None:
     await service.unary(send("c"))
     await service.unary(get("T1"))
     call = get("T1", version="0.3")
@@ -545,8 +527,7 @@ async def test_an_agents_own_id_does_not_imply_0_1() -> None:
 # Strangers.
 
 
-async def test_names_behind_a_gateway_are_scoped_by_credentials() -> None:
-    agent = Agent()
+async def test_names_behind_a_gateway_are_scoped_by_credentials(agent: Agent) -> None:
     middleware, as_known = remember_names(visible_to, Tasks())
     service = middleware(agent)
     ann, bob = {"authorization": "Bearer ann"}, {"authorization": "Bearer bob"}
@@ -563,8 +544,7 @@ async def test_names_behind_a_gateway_are_scoped_by_credentials() -> None:
 
 
 @pytest.mark.parametrize("member", ["id", "sessionId"])
-async def test_a_name_that_is_too_long_to_be_remembered_is_rejected(member: str) -> None:
-    agent = Agent()
+async def test_a_name_that_is_too_long_to_be_remembered_is_rejected(member: str, agent: Agent) -> None:
     long = "x" * (LONGEST + 1)
     call = send(long, "s") if member == "id" else send("c", long)
     with rejected(Reason.INVALID_PARAMS, member):

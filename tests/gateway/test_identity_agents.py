@@ -90,16 +90,19 @@ def contexts(events: list[hub.StreamResponse]) -> set[str]:
     return {(one.status_update.context_id or one.artifact_update.context_id) for one in events}
 
 
-async def test_a_message_without_a_task_begins_one_with_ids_made_here() -> None:
-    agent = Old()
+@pytest.fixture
+def agent() -> Old:
+    return Old()
+
+
+async def test_a_message_without_a_task_begins_one_with_ids_made_here(agent: Old) -> None:
     call = send("")
     task = (await client(agent).unary(call)).task
     assert (task.id, task.context_id) == ("made-1", "made-2")
     assert call.request.message.task_id == ""
 
 
-async def test_made_ids_cannot_be_guessed() -> None:
-    agent = Old()
+async def test_made_ids_cannot_be_guessed(agent: Old) -> None:
     service = LegacyAgent(agent, Tasks())
     for _ in range(2):
         await service.unary(send(""))
@@ -111,8 +114,7 @@ async def test_the_callers_session_is_kept() -> None:
     assert (await client(Old()).unary(send("", "mine"))).task.context_id == "mine"
 
 
-async def test_a_message_for_a_task_continues_it_in_its_session() -> None:
-    agent = Old()
+async def test_a_message_for_a_task_continues_it_in_its_session(agent: Old) -> None:
     service = client(agent)
     task = (await service.unary(send(""))).task
     again = (await service.unary(send(task.id))).task
@@ -120,15 +122,13 @@ async def test_a_message_for_a_task_continues_it_in_its_session() -> None:
     assert agent.calls[-1].request.message.context_id == task.context_id
 
 
-async def test_a_message_for_an_unknown_task_begins_none() -> None:
-    agent = Old()
+async def test_a_message_for_an_unknown_task_begins_none(agent: Old) -> None:
     with rejected(Reason.TASK_NOT_FOUND):
         await client(agent).unary(send("unknown"))
     assert agent.tasks == {}
 
 
-async def test_a_task_that_is_not_remembered_is_asked_for_once() -> None:
-    agent = Old()
+async def test_a_task_that_is_not_remembered_is_asked_for_once(agent: Old) -> None:
     task = (await client(agent).unary(send(""))).task
     service = client(agent)
     for _ in range(2):
@@ -137,8 +137,7 @@ async def test_a_task_that_is_not_remembered_is_asked_for_once() -> None:
     assert operations == ["SendMessage", "GetTask", "SendMessage", "SendMessage"]
 
 
-async def test_events_get_the_session_of_their_task() -> None:
-    agent = Old()
+async def test_events_get_the_session_of_their_task(agent: Old) -> None:
     service = client(agent)
     assert contexts(await events_of(service, send_streaming("", "mine"))) == {"mine"}
     (task_id,) = agent.tasks
@@ -146,8 +145,7 @@ async def test_events_get_the_session_of_their_task() -> None:
     assert [call.operation.name for call in agent.calls] == ["SendStreamingMessage", "SubscribeToTask"]
 
 
-async def test_a_forgotten_session_is_asked_of_the_agent() -> None:
-    agent = Old()
+async def test_a_forgotten_session_is_asked_of_the_agent(agent: Old) -> None:
     await client(agent).unary(send("", "mine"))
     (task_id,) = agent.tasks
     events = await events_of(client(agent), subscribe(task_id))
@@ -187,16 +185,13 @@ async def test_a_push_config_keeps_the_id_its_caller_gave() -> None:
     assert (await service.unary(Call(ops.CREATE_PUSH_CONFIG, request, CallContext()))).id == "v0.1"
 
 
-async def test_errors_of_the_agent_pass() -> None:
-    agent = Old()
+async def test_errors_of_the_agent_pass(agent: Old) -> None:
     agent.failure = rejection()
     with pytest.raises(A2AError, match="not now"):
         await client(agent).unary(send(""))
 
 
-async def test_only_agents_of_0_1_are_wrapped() -> None:
-    agent = Old()
-
+async def test_only_agents_of_0_1_are_wrapped(agent: Old) -> None:
     @asynccontextmanager
     async def dial(_: Candidate, __: DialOptions) -> AsyncIterator[Old]:
         yield agent

@@ -97,8 +97,12 @@ def test_an_agent_that_lacks_nothing_is_not_wrapped() -> None:
     assert polyfill(probe, Candidate(NEAR, V1_0), None) is probe
 
 
-async def test_tasks_are_listed_by_the_time_of_their_status() -> None:
-    agent = Agent()
+@pytest.fixture
+def agent() -> Agent:
+    return Agent()
+
+
+async def test_tasks_are_listed_by_the_time_of_their_status(agent: Agent) -> None:
     for task_id, second in (("a", 5), ("b", 9), ("c", 7), ("d", 7)):
         agent.task(task_id, second=second)
     client = agent_of(agent.probe)
@@ -109,8 +113,7 @@ async def test_tasks_are_listed_by_the_time_of_their_status() -> None:
     assert (response.total_size, response.page_size, response.next_page_token) == (4, 4, "")
 
 
-async def test_pages_follow_each_other_and_their_tokens_belong_to_the_query() -> None:
-    agent = Agent()
+async def test_pages_follow_each_other_and_their_tokens_belong_to_the_query(agent: Agent) -> None:
     for number in range(5):
         agent.task(f"t{number}", second=number + 1, context_id="c")
     client = agent_of(agent.probe)
@@ -135,8 +138,7 @@ async def test_pages_follow_each_other_and_their_tokens_belong_to_the_query() ->
             await client.list_tasks(request)
 
 
-async def test_large_tasks_end_a_page() -> None:
-    agent = Agent()
+async def test_large_tasks_end_a_page(agent: Agent) -> None:
     for number, size in enumerate((10, 2 << 20, 5 << 20, 1 << 20, 1 << 20)):
         artifacts = [hub.Artifact(artifact_id="a", parts=[hub.Part(text="x" * size)])]
         agent.task(f"t{number}", second=number + 1, artifacts=artifacts)
@@ -151,8 +153,7 @@ async def test_large_tasks_end_a_page() -> None:
     assert len(await ids(client)) == 5
 
 
-async def test_filters() -> None:
-    agent = Agent()
+async def test_filters(agent: Agent) -> None:
     agent.task("a", hub.TASK_STATE_COMPLETED, 3, context_id="x")
     agent.task("b", hub.TASK_STATE_FAILED, 5, context_id="x")
     agent.task("c", hub.TASK_STATE_COMPLETED, 7, context_id="y")
@@ -164,8 +165,7 @@ async def test_filters() -> None:
     assert await ids(client, context_id="z") == []
 
 
-async def test_working_tasks_are_refreshed_before_filtering_and_ended_ones_are_not() -> None:
-    agent = Agent()
+async def test_working_tasks_are_refreshed_before_filtering_and_ended_ones_are_not(agent: Agent) -> None:
     agent.task("a", hub.TASK_STATE_WORKING, 3)
     agent.task("b", hub.TASK_STATE_COMPLETED, 5)
     client = agent_of(agent.probe)
@@ -177,8 +177,7 @@ async def test_working_tasks_are_refreshed_before_filtering_and_ended_ones_are_n
     assert agent.asked == []
 
 
-async def test_artifacts_and_history_only_as_asked_for() -> None:
-    agent = Agent()
+async def test_artifacts_and_history_only_as_asked_for(agent: Agent) -> None:
     messages = [hub.Message(message_id=str(number)) for number in range(4)]
     agent.task("a", artifacts=[hub.Artifact(artifact_id="1")], history=messages)
     client = agent_of(agent.probe)
@@ -192,8 +191,7 @@ async def test_artifacts_and_history_only_as_asked_for() -> None:
     assert [one.message_id for one in task.history] == ["2", "3"]
 
 
-async def test_tasks_the_agent_has_forgotten_are_left_out_for_good() -> None:
-    agent = Agent()
+async def test_tasks_the_agent_has_forgotten_are_left_out_for_good(agent: Agent) -> None:
     agent.task("a", second=1)
     agent.task("b", second=2)
     client = agent_of(agent.probe)
@@ -205,8 +203,7 @@ async def test_tasks_the_agent_has_forgotten_are_left_out_for_good() -> None:
     assert agent.asked == ["a"]
 
 
-async def test_an_agent_that_cannot_be_asked_fails_the_list() -> None:
-    agent = Agent()
+async def test_an_agent_that_cannot_be_asked_fails_the_list(agent: Agent) -> None:
     agent.task("a")
     client = agent_of(agent.probe)
     await send(client, "a")
@@ -215,8 +212,7 @@ async def test_an_agent_that_cannot_be_asked_fails_the_list() -> None:
         await ids(client)
 
 
-async def test_callers_see_their_own_tasks_only() -> None:
-    agent = Agent()
+async def test_callers_see_their_own_tasks_only(agent: Agent) -> None:
     client = agent_of(agent.probe)
     callers = {
         "alice": CallContext(principal=Principal("alice")),
@@ -233,8 +229,7 @@ async def test_callers_see_their_own_tasks_only() -> None:
         assert await ids(client, context) == [name]
 
 
-async def test_tasks_are_seen_in_streams_too() -> None:
-    agent = Agent()
+async def test_tasks_are_seen_in_streams_too(agent: Agent) -> None:
     client = agent_of(agent.probe)
     update = hub.TaskStatusUpdateEvent(task_id="s", context_id="c")
     piece = hub.TaskArtifactUpdateEvent(task_id="p", context_id="c")
@@ -306,8 +301,7 @@ async def test_operations_that_an_agent_lacks_are_a_clear_error() -> None:
 
 
 @pytest.mark.parametrize(("limit", "left"), [(0, 0), (2, 2), (9, 4), (None, 4)])
-async def test_history_is_cut_for_agents_that_do_not(limit: int | None, left: int) -> None:
-    agent = Agent()
+async def test_history_is_cut_for_agents_that_do_not(limit: int | None, left: int, agent: Agent) -> None:
     client = agent_of(agent.probe)
     request = hub.GetTaskRequest(id="a", history_length=limit)
     agent.task("a", history=[hub.Message(message_id=str(number)) for number in range(4)])
@@ -322,9 +316,8 @@ async def test_history_is_cut_for_agents_that_do_not(limit: int | None, left: in
 
 @pytest.mark.parametrize(("length", "left"), [(1, 2), (0, 0)])
 async def test_history_for_older_callers_is_the_agents_affair_unless_they_want_none(
-    length: int, left: int
+    length: int, left: int, agent: Agent
 ) -> None:
-    agent = Agent()
     agent.task("a", history=[hub.Message(message_id="m"), hub.Message(message_id="n")])
     context = CallContext(origin=Origin("JSONRPC", "0.3"))
     task = await agent_of(agent.probe).get_task(hub.GetTaskRequest(id="a", history_length=length), context)

@@ -140,8 +140,12 @@ def created(config: hub.TaskPushNotificationConfig) -> tuple[Any, hub.TaskPushNo
     return ops.CREATE_PUSH_CONFIG, config
 
 
-async def test_acknowledged_notifications_survive_the_gateway(tmp_path: Path) -> None:
-    agent = Agent()
+@pytest.fixture
+def agent() -> Agent:
+    return Agent()
+
+
+async def test_acknowledged_notifications_survive_the_gateway(tmp_path: Path, agent: Agent) -> None:
     async with receiving() as receiver:
         async with gateway(tmp_path, agent, delivers=False) as one:
             await one.call(*created(hook(receiver, task_id="t", id="p")))
@@ -160,8 +164,7 @@ async def test_acknowledged_notifications_survive_the_gateway(tmp_path: Path) ->
             await receiver.arrived(4)
 
 
-async def test_who_repeats_a_config_gets_the_same_address_again(tmp_path: Path) -> None:
-    agent = Agent()
+async def test_who_repeats_a_config_gets_the_same_address_again(tmp_path: Path, agent: Agent) -> None:
     async with receiving() as receiver:
         given = []
         for _ in range(2):
@@ -173,10 +176,7 @@ async def test_who_repeats_a_config_gets_the_same_address_again(tmp_path: Path) 
         assert given[2] == given[5] != given[0]
 
 
-async def test_a_restarted_gateway_shows_callers_only_their_own_configs(
-    tmp_path: Path,
-) -> None:
-    agent = Agent()
+async def test_a_restarted_gateway_shows_callers_only_their_own_configs(tmp_path: Path, agent: Agent) -> None:
     async with receiving() as receiver:
         async with gateway(tmp_path, agent, delivers=False) as one:
             await one.call(*created(hook(receiver, task_id="t", id="p")))
@@ -197,8 +197,9 @@ async def test_a_restarted_gateway_shows_callers_only_their_own_configs(
                 await one.call(*created(shown), who="bob")
 
 
-async def test_a_deleted_config_is_removed_with_its_pending_notifications(tmp_path: Path) -> None:
-    agent = Agent()
+async def test_a_deleted_config_is_removed_with_its_pending_notifications(
+    tmp_path: Path, agent: Agent
+) -> None:
     gone = hub.DeleteTaskPushNotificationConfigRequest(task_id="t", id="p")
     async with receiving() as receiver:
         async with gateway(tmp_path, agent, delivers=False) as one:
@@ -238,8 +239,9 @@ async def test_gateways_that_start_together_give_the_same_addresses(tmp_path: Pa
         assert len({relay_store.addresses.token("x") for relay_store in stores}) == 1
 
 
-async def test_a_config_that_another_gateway_deleted_is_kept_when_it_comes_again(tmp_path: Path) -> None:
-    agent = Agent()
+async def test_a_config_that_another_gateway_deleted_is_kept_when_it_comes_again(
+    tmp_path: Path, agent: Agent
+) -> None:
     gone = hub.DeleteTaskPushNotificationConfigRequest(task_id="t", id="p")
     async with receiving() as receiver, gateway(tmp_path, agent, delivers=False) as one:
         other = await one.beside()
@@ -254,9 +256,8 @@ async def test_a_config_that_another_gateway_deleted_is_kept_when_it_comes_again
 
 @pytest.mark.parametrize("mute", [False, True])
 async def test_a_mask_and_a_deletion_apply_to_the_config_of_another_gateway(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mute: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mute: bool, agent: Agent
 ) -> None:
-    agent = Agent()
     async with receiving() as receiver, gateway(tmp_path, agent) as one:
         await one.call(*created(hook(receiver, task_id="t", id="p")))
         setting = one if mute else await one.beside()
@@ -286,8 +287,9 @@ async def test_a_mask_and_a_deletion_apply_to_the_config_of_another_gateway(
         assert await (await one.beside()).post(last) == 404
 
 
-async def test_a_mask_within_a_message_to_a_gateway_that_was_started_anew(tmp_path: Path) -> None:
-    agent = Agent()
+async def test_a_mask_within_a_message_to_a_gateway_that_was_started_anew(
+    tmp_path: Path, agent: Agent
+) -> None:
     async with receiving() as receiver:
         async with gateway(tmp_path, agent, delivers=False) as one:
             shown = await one.call(*created(hook(receiver, task_id="t", id="p")))
@@ -304,8 +306,7 @@ async def test_a_mask_within_a_message_to_a_gateway_that_was_started_anew(tmp_pa
             )
 
 
-async def test_a_config_that_is_looked_up_while_it_is_registered(tmp_path: Path) -> None:
-    agent = Agent()
+async def test_a_config_that_is_looked_up_while_it_is_registered(tmp_path: Path, agent: Agent) -> None:
     async with receiving() as receiver, gateway(tmp_path, agent, delivers=False) as one:
         config = hook(receiver, task_id="t", id="p")
         await one.call(*created(config), version="0.3")
@@ -320,8 +321,7 @@ async def test_a_config_that_is_looked_up_while_it_is_registered(tmp_path: Path)
         await other.call(*created(config), version="0.3")
 
 
-async def test_a_config_within_a_message_serves_other_messages(tmp_path: Path) -> None:
-    agent = Agent()
+async def test_a_config_within_a_message_serves_other_messages(tmp_path: Path, agent: Agent) -> None:
     async with receiving() as receiver, gateway(tmp_path, agent) as one:
         sent = hub.SendMessageRequest(message=hub.Message(message_id="m"))
         sent.configuration.task_push_notification_config.CopyFrom(hook(receiver))
@@ -334,8 +334,7 @@ async def test_a_config_within_a_message_serves_other_messages(tmp_path: Path) -
         await receiver.arrived(1)
 
 
-async def test_older_receivers_get_whole_tasks(tmp_path: Path) -> None:
-    agent = Agent()
+async def test_older_receivers_get_whole_tasks(tmp_path: Path, agent: Agent) -> None:
     async with receiving() as receiver:
         async with gateway(tmp_path, agent) as one:
             await one.call(*created(hook(receiver, task_id="t", id="p")), version="0.3")
@@ -376,8 +375,7 @@ async def test_the_task_is_requested_with_the_latest_headers_of_its_caller(tmp_p
         assert asked == ["second"]
 
 
-async def test_other_posts_are_rejected(tmp_path: Path) -> None:
-    agent = Agent()
+async def test_other_posts_are_rejected(tmp_path: Path, agent: Agent) -> None:
     async with receiving() as receiver, gateway(tmp_path, agent, delivers=False) as one:
         await one.call(*created(hook(receiver, task_id="t", id="p")))
         registered = agent.configs["t", "p"]
@@ -437,8 +435,7 @@ async def test_configs_that_come_at_once_find_room_in_a_full_group(tmp_path: Pat
 
 
 @pytest.mark.parametrize("inline", [False, True])
-async def test_too_large_configs_are_rejected(tmp_path: Path, inline: bool) -> None:
-    agent = Agent()
+async def test_too_large_configs_are_rejected(tmp_path: Path, inline: bool, agent: Agent) -> None:
     large = hub.TaskPushNotificationConfig(url="https://x.example/" + "x" * LARGEST)
     async with gateway(tmp_path, agent, delivers=False) as one:
         sent = hub.SendMessageRequest(message=hub.Message(message_id="m"))
@@ -453,9 +450,7 @@ async def test_too_large_configs_are_rejected(tmp_path: Path, inline: bool) -> N
         assert agent.sent == []
 
 
-async def test_a_failing_store_is_an_error_for_the_agent(tmp_path: Path) -> None:
-    agent = Agent()
-
+async def test_a_failing_store_is_an_error_for_the_agent(tmp_path: Path, agent: Agent) -> None:
     async with receiving() as receiver, gateway(tmp_path, agent, delivers=False) as one:
         await one.call(*created(hook(receiver, task_id="t", id="p")))
 

@@ -55,8 +55,12 @@ async def started(talk: Talk, stuck: Stuck) -> hub.Task:
     return task
 
 
-async def test_a_running_task_is_stopped_and_canceled() -> None:
-    stuck = Stuck()
+@pytest.fixture
+def stuck() -> Stuck:
+    return Stuck()
+
+
+async def test_a_running_task_is_stopped_and_canceled(stuck: Stuck) -> None:
     talk = Talk(agent_of(stuck.execute))
     events = talk.events("x")
     task = await anext(events)
@@ -72,8 +76,7 @@ async def test_a_running_task_is_stopped_and_canceled() -> None:
     await talk.rest()
 
 
-async def test_a_blocked_sender_gets_the_canceled_task() -> None:
-    stuck = Stuck()
+async def test_a_blocked_sender_gets_the_canceled_task(stuck: Stuck) -> None:
     talk = Talk(agent_of(stuck.execute))
     sending = asyncio.create_task(talk.send("x"))
     await stuck.gate.reached()
@@ -101,8 +104,7 @@ async def test_ended_tasks_cannot_be_canceled(text: str) -> None:
     assert await talk.get(task.id) == task
 
 
-async def test_concurrent_cancellations_succeed_and_later_ones_do_not() -> None:
-    stuck = Stuck()
+async def test_concurrent_cancellations_succeed_and_later_ones_do_not(stuck: Stuck) -> None:
     talk = Talk(agent_of(stuck.execute))
     task = await started(talk, stuck)
     answers = await asyncio.gather(*(talk.cancel(task.id) for _ in range(10)))
@@ -112,8 +114,7 @@ async def test_concurrent_cancellations_succeed_and_later_ones_do_not() -> None:
         await talk.cancel(task.id)
 
 
-async def test_unknown_and_foreign_tasks_cannot_be_canceled() -> None:
-    stuck = Stuck()
+async def test_unknown_and_foreign_tasks_cannot_be_canceled(stuck: Stuck) -> None:
     talk = Talk(agent_of(stuck.execute))
     task = await talk.send("x", configuration=IMMEDIATELY, context=ALICE)
     for task_id, context in ((task.id, BOB), (task.id, None), ("none", ALICE)):
@@ -122,8 +123,7 @@ async def test_unknown_and_foreign_tasks_cannot_be_canceled() -> None:
     assert (await talk.cancel(task.id, context=ALICE)).status.state == CANCELED
 
 
-async def test_the_executors_cancel_speaks_first() -> None:
-    stuck = Stuck()
+async def test_the_executors_cancel_speaks_first(stuck: Stuck) -> None:
     seen: list[Run] = []
 
     async def cancel(run: Run) -> AsyncIterator[Event]:
@@ -147,9 +147,7 @@ async def test_the_executors_cancel_speaks_first() -> None:
     assert run.task.status.state == WORKING
 
 
-async def test_an_executor_may_reject() -> None:
-    stuck = Stuck()
-
+async def test_an_executor_may_reject(stuck: Stuck) -> None:
     async def cancel(_: Run) -> AsyncIterator[Event]:
         raise A2AError(Reason.TASK_NOT_CANCELABLE)
         yield
@@ -190,9 +188,9 @@ async def test_a_run_that_ends_when_it_hears_of_the_cancellation_has_not_failed(
 
 
 @pytest.mark.parametrize("how", ["return", "raise"])
-async def test_a_run_that_ignores_its_cancellation_does_not_decide_the_outcome(how: str) -> None:
-    stuck = Stuck()
-
+async def test_a_run_that_ignores_its_cancellation_does_not_decide_the_outcome(
+    how: str, stuck: Stuck
+) -> None:
     async def execute(run: Run) -> AsyncIterator[Event]:
         yield run.status("working")
         try:
@@ -360,10 +358,8 @@ class Foreign(BaseException):
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit, Foreign])
 async def test_a_cancel_that_crashes_cancels_all_the_same(
-    error: type[BaseException], caplog: pytest.LogCaptureFixture
+    error: type[BaseException], caplog: pytest.LogCaptureFixture, stuck: Stuck
 ) -> None:
-    stuck = Stuck()
-
     async def cancel(_: Run) -> AsyncIterator[Event]:
         raise error("a secret of the agent")
         yield
@@ -483,8 +479,7 @@ async def test_an_executor_that_does_not_stop_is_left_behind(caplog: pytest.LogC
     assert len(caplog.records) == 2  # that it ignores cancellation, and that its later events are dropped
 
 
-async def test_messages_that_wait_for_a_canceled_task_are_rejected() -> None:
-    stuck = Stuck()
+async def test_messages_that_wait_for_a_canceled_task_are_rejected(stuck: Stuck) -> None:
     talk = Talk(agent_of(stuck.execute))
     task = await started(talk, stuck)
     waiting = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))

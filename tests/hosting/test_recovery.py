@@ -93,8 +93,12 @@ def store() -> LateStore:
     return LateStore()
 
 
-async def test_a_task_that_was_left_at_work_fails(store: LateStore) -> None:
-    lasting = Lasting()
+@pytest.fixture
+def lasting() -> Lasting:
+    return Lasting()
+
+
+async def test_a_task_that_was_left_at_work_fails(store: LateStore, lasting: Lasting) -> None:
     task = await killed(lasting, store, resumes=False)
     talk = Talk(ScriptedAgent(), store=store)
     assert (await talk.get(task.id)).status.state == WORKING
@@ -108,8 +112,7 @@ async def test_a_task_that_was_left_at_work_fails(store: LateStore) -> None:
     lasting.gate.open()
 
 
-async def test_an_executor_with_resume_continues(store: LateStore) -> None:
-    lasting = Lasting()
+async def test_an_executor_with_resume_continues(store: LateStore, lasting: Lasting) -> None:
     ann = CallContext(tenant="acme", principal=Principal("ann"))
     task = await killed(lasting, store, resumes=True, context=ann)
     later = Lasting()
@@ -133,8 +136,7 @@ async def test_an_executor_with_resume_continues(store: LateStore) -> None:
     lasting.gate.open()
 
 
-async def test_events_continue_after_the_last_number(store: LateStore) -> None:
-    lasting = Lasting()
+async def test_events_continue_after_the_last_number(store: LateStore, lasting: Lasting) -> None:
     task = await killed(lasting, store, resumes=True)
     reader = store.subscribe(task.id, 0)
     talk = Talk(agent_with(Lasting()), store=store)
@@ -197,8 +199,9 @@ async def test_a_message_that_was_accepted_and_not_read_is_not_lost(store: LateS
     lasting.gate.open()
 
 
-async def test_tasks_that_die_later_are_taken_over_on_notification(store: LateStore) -> None:
-    lasting = Lasting()
+async def test_tasks_that_die_later_are_taken_over_on_notification(
+    store: LateStore, lasting: Lasting
+) -> None:
     talk = Talk(agent_with(Lasting()), store=store)
     await talk.engine.start()
     await talk.engine.wait_recovered()
@@ -211,8 +214,9 @@ async def test_tasks_that_die_later_are_taken_over_on_notification(store: LateSt
 
 
 @pytest.mark.parametrize("resumes", [True, False])
-async def test_a_message_to_a_task_that_was_left_takes_it_up_first(store: LateStore, resumes: bool) -> None:
-    lasting = Lasting()
+async def test_a_message_to_a_task_that_was_left_takes_it_up_first(
+    store: LateStore, resumes: bool, lasting: Lasting
+) -> None:
     task = await killed(lasting, store, resumes=resumes)
     later = Lasting()
     talk = Talk(agent_with(later if resumes else OnlyExecutes(later)), store=store)
@@ -224,8 +228,7 @@ async def test_a_message_to_a_task_that_was_left_takes_it_up_first(store: LateSt
     lasting.gate.open()
 
 
-async def test_a_task_that_was_left_can_be_canceled(store: LateStore) -> None:
-    lasting = Lasting()
+async def test_a_task_that_was_left_can_be_canceled(store: LateStore, lasting: Lasting) -> None:
     task = await killed(lasting, store, resumes=True)
     later = Lasting()
     talk = Talk(agent_with(later), store=store)
@@ -294,8 +297,9 @@ async def test_a_message_waits_until_it_is_known_whether_a_task_that_was_left_is
     lasting.gate.open()
 
 
-async def test_a_task_acquired_while_the_engine_closes_stays_an_orphan(store: LateStore) -> None:
-    lasting = Lasting()
+async def test_a_task_acquired_while_the_engine_closes_stays_an_orphan(
+    store: LateStore, lasting: Lasting
+) -> None:
     task = await killed(lasting, store, resumes=False)
     talk = Talk(ScriptedAgent(), store=store)
     sending = asyncio.create_task(talk.send("more", task_id=task.id, message_id="m-2"))
@@ -367,8 +371,7 @@ async def test_events_of_an_uncancellable_executor_are_dropped_after_the_hand_ov
     assert (await talk.get(task.id)).status.state == WORKING
 
 
-async def test_a_store_that_keeps_nothing_hands_nothing_over() -> None:
-    lasting = Lasting()
+async def test_a_store_that_keeps_nothing_hands_nothing_over(lasting: Lasting) -> None:
     talk = Talk(agent_with(lasting))
     await talk.engine.start()
     await talk.engine.wait_recovered()
@@ -541,8 +544,7 @@ async def test_calls_do_not_wait_for_pending_takeovers(
     await first.rest()
 
 
-async def test_a_store_that_breaks_is_tried_again(store: LateStore) -> None:
-    lasting = Lasting()
+async def test_a_store_that_breaks_is_tried_again(store: LateStore, lasting: Lasting) -> None:
     task = await killed(lasting, store, resumes=False)
     talk = Talk(ScriptedAgent(), store=store)
     store.fail()
@@ -557,9 +559,8 @@ async def test_a_store_that_breaks_is_tried_again(store: LateStore) -> None:
 
 
 async def test_a_take_over_that_took_too_long_is_tried_again(
-    store: LateStore, monkeypatch: pytest.MonkeyPatch
+    store: LateStore, monkeypatch: pytest.MonkeyPatch, lasting: Lasting
 ) -> None:
-    lasting = Lasting()
     task = await killed(lasting, store, resumes=False)
     talk = Talk(ScriptedAgent(), store=store)
     with monkeypatch.context() as patch:

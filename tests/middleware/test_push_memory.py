@@ -82,9 +82,13 @@ def test_a_service_of_1_0_only_is_not_wrapped() -> None:
     assert push_memory(Registrations(), [V1_0])(probe) is probe
 
 
+@pytest.fixture
+def agent() -> Agent:
+    return Agent()
+
+
 @pytest.mark.parametrize("operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE])
-async def test_callers_without_side_content_are_not_remembered(operation: Any) -> None:
-    agent = Agent()
+async def test_callers_without_side_content_are_not_remembered(operation: Any, agent: Agent) -> None:
     await agent.create(caller())
     request = send().request
     await ask(agent.service, Call(operation, request, caller()))
@@ -93,8 +97,7 @@ async def test_callers_without_side_content_are_not_remembered(operation: Any) -
     assert len(agent.known) == 0
 
 
-async def test_side_content_of_a_config_comes_back() -> None:
-    agent = Agent()
+async def test_side_content_of_a_config_comes_back(agent: Agent) -> None:
     assert await agent.create(caller(side_channel="said")) == "said"
     assert await agent.create(caller(), "q") is None
     assert await agent.get(caller()) == "said"
@@ -102,8 +105,7 @@ async def test_side_content_of_a_config_comes_back() -> None:
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "GRPC"])
-async def test_side_content_of_the_configs_in_a_list_comes_back(binding: str) -> None:
-    agent = Agent()
+async def test_side_content_of_the_configs_in_a_list_comes_back(binding: str, agent: Agent) -> None:
     await agent.create(caller(), "o")
     await agent.create(caller(side_channel=write("kind", [["/pushNotificationConfig/x", 1]])))
     await agent.create(caller(side_channel=write("kind", [["/y", 2], ["/z", 3]])), "q")
@@ -116,8 +118,7 @@ async def test_side_content_of_the_configs_in_a_list_comes_back(binding: str) ->
     ]
 
 
-async def test_side_content_of_a_config_within_a_message_comes_back() -> None:
-    agent = Agent()
+async def test_side_content_of_a_config_within_a_message_comes_back(agent: Agent) -> None:
     request = send().request
     request.configuration.task_push_notification_config.CopyFrom(config(""))
     inline = "/configuration/pushNotificationConfig/authentication"
@@ -129,8 +130,7 @@ async def test_side_content_of_a_config_within_a_message_comes_back() -> None:
     assert read(await agent.get(caller(), "given"), "kind") == expected
 
 
-async def test_callers_of_1_0_hear_nothing_of_it() -> None:
-    agent = Agent()
+async def test_callers_of_1_0_hear_nothing_of_it(agent: Agent) -> None:
     await agent.create(caller(side_channel="said"))
     assert await agent.get(caller("1.0")) is None
     assert await agent.list(caller("1.0")) is None
@@ -138,8 +138,7 @@ async def test_callers_of_1_0_hear_nothing_of_it() -> None:
     assert await agent.get(caller()) is None
 
 
-async def test_a_deleted_config_is_forgotten() -> None:
-    agent = Agent()
+async def test_a_deleted_config_is_forgotten(agent: Agent) -> None:
     await agent.create(caller(side_channel="said"))
     await agent.delete(caller())
     agent.configs["p"] = config()
@@ -147,14 +146,11 @@ async def test_a_deleted_config_is_forgotten() -> None:
     assert await agent.list(caller()) is None
 
 
-async def test_too_long_side_content_is_not_remembered() -> None:
-    agent = Agent()
+async def test_too_long_side_content_is_not_remembered(agent: Agent) -> None:
     assert await agent.create(caller(side_channel="x" * 5000)) is None
 
 
-async def test_a_config_that_was_rejected_is_not_noted() -> None:
-    agent = Agent()
-
+async def test_a_config_that_was_rejected_is_not_noted(agent: Agent) -> None:
     probe = Probe()
     probe.on_unary = answering(A2AError(Reason.TASK_NOT_FOUND))
     with pytest.raises(A2AError):

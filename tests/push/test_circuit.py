@@ -32,8 +32,12 @@ def test_a_target_has_so_much_room() -> None:
     assert len(ours) == 0
 
 
-def test_it_opens_after_failures_in_a_row_and_is_tried_with_one() -> None:
-    clock = Clock()
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_it_opens_after_failures_in_a_row_and_is_tried_with_one(clock: Clock) -> None:
     ours = circuits(clock)
     fail(ours, 2)
     assert ours.capacity_of("x") == 4
@@ -72,8 +76,7 @@ def test_inconclusive_results_change_nothing() -> None:
     assert ours.capacity_of("x") == 0
 
 
-def test_the_pause_has_an_end() -> None:
-    clock = Clock()
+def test_the_pause_has_an_end(clock: Clock) -> None:
     ours = circuits(clock, longest=60.0)
     fail(ours, 3)
     for _ in range(50):
@@ -84,8 +87,7 @@ def test_the_pause_has_an_end() -> None:
         fail(ours)
 
 
-def test_a_target_that_failed_for_too_long_gets_each_notification_once() -> None:
-    clock = Clock()
+def test_a_target_that_failed_for_too_long_gets_each_notification_once(clock: Clock) -> None:
     ours = circuits(clock)
     fail(ours, 3)
     assert not ours.is_given_up("x")
@@ -102,8 +104,7 @@ def test_a_target_that_failed_for_too_long_gets_each_notification_once() -> None
 
 
 @pytest.mark.parametrize("failures", [2, 3])
-def test_a_target_without_recent_attempts_starts_anew(failures: int) -> None:
-    clock = Clock()
+def test_a_target_without_recent_attempts_starts_anew(failures: int, clock: Clock) -> None:
     ours = circuits(clock, patience=24 * 3600.0)
     fail(ours, failures)
     clock.time += 25 * 3600
@@ -120,8 +121,7 @@ def test_a_target_without_recent_attempts_starts_anew(failures: int) -> None:
 
 
 @pytest.mark.parametrize("between", [PushOptions().longest, PushOptions().longest_retry_after, 300.0 + SLACK])
-def test_a_target_with_continuous_failures_stays_given_up(between: float) -> None:
-    clock = Clock()
+def test_a_target_with_continuous_failures_stays_given_up(between: float, clock: Clock) -> None:
     ours = circuits(clock, patience=24 * 3600.0)
     fail(ours, 3)
     while clock.time <= 1000 + 24 * 3600:
@@ -132,8 +132,7 @@ def test_a_target_with_continuous_failures_stays_given_up(between: float) -> Non
     assert ours.capacity_of("x") == 4
 
 
-def test_inconclusive_results_do_not_give_up_an_untried_target() -> None:
-    clock = Clock()
+def test_inconclusive_results_do_not_give_up_an_untried_target(clock: Clock) -> None:
     ours = circuits(clock)
     fail(ours, 3)
     clock.time += 25 * 3600
@@ -147,8 +146,7 @@ def test_a_pause_that_a_receiver_asked_for_is_no_end_of_trying() -> None:
     assert options.longest_retry_after + options.timeout < SLACK
 
 
-def test_targets_do_not_come_back_together() -> None:
-    clock = Clock()
+def test_targets_do_not_come_back_together(clock: Clock) -> None:
     ours = Circuits(trip=1, now=clock)
     for number in range(50):
         ours.begin(f"x{number}")
@@ -158,8 +156,7 @@ def test_targets_do_not_come_back_together() -> None:
     assert 0 in waits
 
 
-def test_the_table_of_targets_is_bounded_and_evicts_the_oldest_idle_one() -> None:
-    clock = Clock()
+def test_the_table_of_targets_is_bounded_and_evicts_the_oldest_idle_one(clock: Clock) -> None:
     ours = circuits(clock, trip=1, most=3)
     ours.begin("busy")
     for number in range(10):

@@ -24,9 +24,13 @@ from tests.tools.specification import DEFAULTS
 req = pytest.mark.requirement
 
 
+@pytest.fixture
+def probe() -> Probe:
+    return Probe()
+
+
 @req("INTERACT_003", "VER_001")
-async def test_no_identifier_of_the_server_is_made_up() -> None:
-    probe = Probe()
+async def test_no_identifier_of_the_server_is_made_up(probe: Probe) -> None:
     probe.on_unary = answering(
         hub.SendMessageResponse(message=hub.Message(message_id="m", role=hub.ROLE_AGENT))
     )
@@ -54,9 +58,8 @@ async def test_nothing_is_remembered(one: Live, tmp_path: Path) -> None:
 @req("EXIT_001", "OUT_004")
 @pytest.mark.parametrize("code", CODES)
 async def test_every_code_of_the_tool_has_its_exit_code(
-    code: str, tmp_path: Path, unused_tcp_port: int
+    code: str, tmp_path: Path, unused_tcp_port: int, probe: Probe
 ) -> None:
-    probe = Probe()
     probe.on_unary = answering(A2AError(Reason.UNAUTHENTICATED))
     if code in ("TIMEOUT", "INTERNAL"):
         probe.on_unary = answering(A2AError(Reason.DEADLINE_EXCEEDED))
@@ -88,8 +91,7 @@ async def test_every_code_of_the_tool_has_its_exit_code(
 
 @req("AUTH_001", "AUTH_002", "AUTH_008")
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
-async def test_credentials_go_where_the_card_wants_them(binding: str) -> None:
-    probe = Probe()
+async def test_credentials_go_where_the_card_wants_them(binding: str, probe: Probe) -> None:
     probe.on_unary = answering(
         hub.SendMessageResponse(message=hub.Message(message_id="m", role=hub.ROLE_AGENT))
     )
@@ -113,8 +115,7 @@ async def test_credentials_go_where_the_card_wants_them(binding: str) -> None:
 
 
 @req("AUTH_001")
-async def test_api_keys_in_the_query_and_in_a_cookie() -> None:
-    probe = Probe()
+async def test_api_keys_in_the_query_and_in_a_cookie(probe: Probe) -> None:
     probe.on_unary = answering(
         hub.SendMessageResponse(message=hub.Message(message_id="m", role=hub.ROLE_AGENT))
     )
@@ -178,8 +179,7 @@ async def test_debug_shows_the_wire_and_no_credential(live: Live) -> None:
 
 
 @req("TX_001", "TX_002", "DEFAULT_001")
-async def test_the_order_of_the_card_and_that_of_the_caller() -> None:
-    probe = Probe()
+async def test_the_order_of_the_card_and_that_of_the_caller(probe: Probe) -> None:
     probe.on_unary = answering(
         hub.SendMessageResponse(message=hub.Message(message_id="m", role=hub.ROLE_AGENT))
     )
@@ -205,9 +205,8 @@ async def test_the_order_of_the_card_and_that_of_the_caller() -> None:
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
 @pytest.mark.parametrize("tenant", ["", "acme"])
 async def test_the_tenant_of_the_interface_is_in_every_request(
-    binding: str, tenant: str, tmp_path: Path
+    binding: str, tenant: str, tmp_path: Path, probe: Probe
 ) -> None:
-    probe = Probe()
     probe.on_unary = answering(A2AError(Reason.TASK_NOT_FOUND))
     async with agent(probe, binding) as server:
         url = str(server.grpc) if binding == "GRPC" else f"http://{server.http}"
@@ -231,8 +230,7 @@ async def test_versions_below_1_0_only_when_asked_for(older: Live) -> None:
 
 
 @req("VER_003")
-async def test_what_the_card_does_not_offer_is_not_asked_for() -> None:
-    probe = Probe()
+async def test_what_the_card_does_not_offer_is_not_asked_for(probe: Probe) -> None:
     probe.on_unary = answering(
         hub.SendMessageResponse(task=hub.Task(id="t", status=hub.TaskStatus(state=hub.TASK_STATE_COMPLETED)))
     )

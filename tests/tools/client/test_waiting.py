@@ -55,10 +55,14 @@ BOTH = [begun(), message("one"), message("two"), message("three"), status(COMPLE
 LATE = [*BOTH[:3], status(COMPLETED), message("three")]
 
 
+@pytest.fixture
+def probe() -> Probe:
+    return Probe()
+
+
 @req("SEND_003")
 @pytest.mark.parametrize("events", [SEVERAL, BOTH, LATE], ids=["messages", "task", "late"])
-async def test_several_messages_in_one_stream(events: list[hub.StreamResponse]) -> None:
-    probe = Probe()
+async def test_several_messages_in_one_stream(events: list[hub.StreamResponse], probe: Probe) -> None:
     probe.on_stream = yielding(*events)
     async with agent(probe, "JSONRPC") as server:
         await _check(events is not SEVERAL, "send", "hi", "-a", f"http://{server.http}")
@@ -67,8 +71,7 @@ async def test_several_messages_in_one_stream(events: list[hub.StreamResponse]) 
 @req("SEND_003")
 @pytest.mark.parametrize("version", ["0.3", "1.0"])
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON", "GRPC"])
-async def test_several_messages_through_a_gateway(version: str, binding: str) -> None:
-    probe = Probe()
+async def test_several_messages_through_a_gateway(version: str, binding: str, probe: Probe) -> None:
     probe.on_unary = answering(A2AError(Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED))
     async with agent(probe, binding) as server:
         place = f"http://{server.http}" if server.http is not None else str(server.grpc)
@@ -112,8 +115,7 @@ async def _spoken_and_open(_call: Any) -> Any:
 
 
 @req("OUT_003")
-async def test_the_text_of_an_artifact_flows() -> None:
-    probe = Probe()
+async def test_the_text_of_an_artifact_flows(probe: Probe) -> None:
     probe.on_stream = yielding(
         begun(),
         chunk("a-1", "The weather", append=False),
@@ -146,8 +148,7 @@ async def test_the_text_of_an_artifact_flows() -> None:
 
 
 @req("OUT_003")
-async def test_an_error_ends_the_line_of_a_text() -> None:
-    probe = Probe()
+async def test_an_error_ends_the_line_of_a_text(probe: Probe) -> None:
     probe.on_stream = yielding(
         begun(), chunk("a", "half", append=False), A2AError(Reason.INVALID_PARAMS, "no")
     )
@@ -178,8 +179,7 @@ async def test_an_agent_that_fails_and_leaves_its_task(
 
 @req("TASK_POLL_004")
 @pytest.mark.parametrize("words", [("send", "hi"), ("send", "hi", "--stream"), ("task", "subscribe", "t")])
-async def test_a_break_is_said_at_once_with_its_cause(words: tuple[str, ...]) -> None:
-    probe = Probe()
+async def test_a_break_is_said_at_once_with_its_cause(words: tuple[str, ...], probe: Probe) -> None:
     cut = A2AError(Reason.UNAVAILABLE, "the pipe burst", blame=Blame.PEER)
     streams: list[Any] = []
 
@@ -204,8 +204,7 @@ async def test_a_break_is_said_at_once_with_its_cause(words: tuple[str, ...]) ->
 
 
 @req("TASK_POLL_001")
-async def test_an_unbroken_stream_may_be_silent() -> None:
-    probe = Probe()
+async def test_an_unbroken_stream_may_be_silent(probe: Probe) -> None:
     paused: list[float] = []
 
     async def on_stream(_: Any) -> Any:
@@ -252,8 +251,7 @@ async def test_looks_at_a_task_that_does_not_change_become_rare(monkeypatch: pyt
     assert peer.looks < 200  # every two seconds it would be 1800
 
 
-async def test_a_stream_that_is_resumed_without_an_event_ends_with_what_broke_it() -> None:
-    probe = Probe()
+async def test_a_stream_that_is_resumed_without_an_event_ends_with_what_broke_it(probe: Probe) -> None:
     cut = A2AError(Reason.UNAVAILABLE, "the pipe burst", blame=Blame.PEER)
     probe.on_stream = yielding(begun(), cut)
     probe.on_unary = answering(begun().task)
