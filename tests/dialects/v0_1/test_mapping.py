@@ -235,117 +235,53 @@ def test_a_completed_task_without_the_mark_is_no_message() -> None:
 # Parts.
 
 FILE = {"uri": "http://h/x"}
+OWN = "application/x-a2a-part+json"
+
+
+def a_file(type_: str, file: Any, **members: Any) -> Any:
+    """A part of 0.1 of a type of its own, as a file."""
+    return {"kind": "file", "file": file, **members, "metadata": {"origType": type_}}
+
+
+def some_data(type_: str, data: Any, media: str = OWN, **metadata: Any) -> Any:
+    """The same as data."""
+    return {"kind": "data", "data": data, "mediaType": media, "metadata": {**metadata, "origType": type_}}
 
 
 @each(
     ("wire", "tree"),
     [
-        pytest.param({"type": "text", "text": "a"}, {"kind": "text", "text": "a"}, id="TextPart"),
-        pytest.param({"type": "file", "file": FILE}, {"kind": "file", "file": FILE}, id="FilePart with uri"),
-        pytest.param(
-            {"type": "file", "file": {"bytes": "aGk=", "name": "n"}},
-            {"kind": "file", "file": {"bytes": "aGk=", "name": "n"}},
-            id="FilePart with bytes",
+        ({"type": "text", "text": "a"}, {"kind": "text", "text": "a"}),
+        *(
+            ({"type": "file", "file": file}, {"kind": "file", "file": file})
+            for file in (FILE, {"bytes": "aGk=", "name": "n"}, {"name": "n"})
         ),
-        pytest.param(
-            {"type": "file", "file": {"name": "n"}},
-            {"kind": "file", "file": {"name": "n"}},
-            id="FilePart with neither",
-        ),
-        pytest.param({"type": "data", "data": {"a": 1}}, {"kind": "data", "data": {"a": 1}}, id="DataPart"),
-        pytest.param(
+        ({"type": "data", "data": {"a": 1}}, {"kind": "data", "data": {"a": 1}}),
+        (
             {"type": "UriPart", "uri": "http://h/x", "mimeType": "m/m"},
-            {
-                "kind": "file",
-                "file": {"uri": "http://h/x", "mimeType": "m/m"},
-                "metadata": {"origType": "UriPart"},
-            },
-            id="UriPart",
+            a_file("UriPart", {"uri": "http://h/x", "mimeType": "m/m"}),
         ),
-        pytest.param(
-            {"type": "json", "json": {"a": 1}},
-            {
-                "kind": "data",
-                "data": {"a": 1},
-                "mediaType": "application/json",
-                "metadata": {"origType": "json"},
-            },
-            id="JsonPart",
-        ),
-        pytest.param(
-            {"type": "json", "json": [1, 2]},
-            {
-                "kind": "data",
-                "data": {"json": [1, 2]},
-                "mediaType": "application/x-a2a-part+json",
-                "metadata": {"origType": "json"},
-            },
-            id="JsonPart that is no object",
-        ),
-        pytest.param(
+        ({"type": "json", "json": {"a": 1}}, some_data("json", {"a": 1}, "application/json")),
+        ({"type": "json", "json": [1, 2]}, some_data("json", {"json": [1, 2]})),
+        (
             {"type": "form", "fields": [1], "values": {}, "metadata": {"m": 1}},
-            {
-                "kind": "data",
-                "data": {"fields": [1], "values": {}},
-                "mediaType": "application/x-a2a-form+json",
-                "metadata": {"m": 1, "origType": "form"},
-            },
-            id="FormPart",
+            some_data("form", {"fields": [1], "values": {}}, "application/x-a2a-form+json", m=1),
         ),
-        pytest.param(
+        (
             {"type": "IFramePart", "src": "http://h/x", "width": 3},
-            {
-                "kind": "file",
-                "file": {"uri": "http://h/x", "mimeType": "text/html"},
-                "width": 3,
-                "metadata": {"origType": "IFramePart"},
-            },
-            id="IFramePart",
+            a_file("IFramePart", {"uri": "http://h/x", "mimeType": "text/html"}, width=3),
         ),
-        pytest.param(
-            {"type": "video", "uri": "http://h/x"},
-            {"kind": "file", "file": FILE, "metadata": {"origType": "video"}},
-            id="VideoPart",
-        ),
-        pytest.param(
+        ({"type": "video", "uri": "http://h/x"}, a_file("video", FILE)),
+        (
             {"type": "audio", "bytes": "aGk=", "mimeType": "audio/ogg"},
-            {
-                "kind": "file",
-                "file": {"bytes": "aGk=", "mimeType": "audio/ogg"},
-                "metadata": {"origType": "audio"},
-            },
-            id="AudioPart",
+            a_file("audio", {"bytes": "aGk=", "mimeType": "audio/ogg"}),
         ),
-        pytest.param(
+        (
             {"type": "action", "name": "go", "params": {"a": 1}},
-            {
-                "kind": "data",
-                "data": {"name": "go", "params": {"a": 1}},
-                "mediaType": "application/x-a2a-action+json",
-                "metadata": {"origType": "action"},
-            },
-            id="ActionPart",
+            some_data("action", {"name": "go", "params": {"a": 1}}, "application/x-a2a-action+json"),
         ),
-        pytest.param(
-            {"type": "hologram", "depth": 3},
-            {
-                "kind": "data",
-                "data": {"depth": 3},
-                "mediaType": "application/x-a2a-part+json",
-                "metadata": {"origType": "hologram"},
-            },
-            id="unknown",
-        ),
-        pytest.param(
-            {"type": "uri", "about": "nothing to point at"},
-            {
-                "kind": "data",
-                "data": {"about": "nothing to point at"},
-                "mediaType": "application/x-a2a-part+json",
-                "metadata": {"origType": "uri"},
-            },
-            id="UriPart without a uri",
-        ),
+        ({"type": "hologram", "depth": 3}, some_data("hologram", {"depth": 3})),
+        ({"type": "uri", "about": "no uri"}, some_data("uri", {"about": "no uri"})),
     ],
 )
 def test_each_type_of_part(wire: Any, tree: Any) -> None:

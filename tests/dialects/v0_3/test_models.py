@@ -222,6 +222,9 @@ def test_any_answer_is_of_the_first_type_that_fits(result: Any, expected: type) 
     assert type(answer.root) is expected
 
 
+SEND, GET = models.SendMessageRequest, models.GetTaskRequest
+
+
 def message(**changes: Any) -> dict[str, Any]:
     return {"id": 1, "params": {"message": MESSAGE | changes}}
 
@@ -251,12 +254,7 @@ def message(**changes: Any) -> dict[str, Any]:
             "params.message.parts[0].kind",
             "is none of text, file, data",
         ),
-        (
-            models.SendMessageRequest,
-            message(parts=[{}]),
-            "params.message.parts[0]",
-            "needs one of text, file and data",
-        ),
+        (SEND, message(parts=[{}]), "params.message.parts[0]", "needs one of text, file and data"),
         (
             models.SendMessageRequest,
             message(parts=[{"kind": "file", "file": {"name": "x"}}]),
@@ -289,12 +287,7 @@ def message(**changes: Any) -> dict[str, Any]:
         (models.GetTaskRequest, {"params": {"id": "t"}}, "id", "is required"),
         (models.GetTaskRequest, {"id": None, "params": {"id": "t"}}, "id", None),
         (models.GetTaskRequest, {"id": True, "params": {"id": "t"}}, "id", None),
-        (
-            models.GetTaskRequest,
-            {"id": 1, "jsonrpc": "1.0", "params": {"id": "t"}},
-            "jsonrpc",
-            'must be "2.0"',
-        ),
+        (GET, {"id": 1, "jsonrpc": "1.0", "params": {"id": "t"}}, "jsonrpc", 'must be "2.0"'),
         (models.JSONRPCResponse, {"id": 1}, "", "has neither a result nor an error"),
         (
             models.SendMessageResponse,
