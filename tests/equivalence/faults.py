@@ -94,6 +94,16 @@ def _list(name: str, fields: tuple[str, ...], **members: Any) -> Fault:
     )
 
 
+def _wrong_list(name: str, **members: str) -> Fault:
+    """A ListTasks with values of wrong types, which protobuf cannot hold."""
+    query = "&".join(f"{key}={value}" for key, value in members.items())
+    asked = rpc("ListTasks", members)
+    fields = tuple(members)
+    return Fault(
+        name, Reason.INVALID_PARAMS, fields, asked, ("GET", f"/tasks?{query}", None), excluded="json"
+    )
+
+
 def _camel(name: str) -> str:
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)
@@ -235,49 +245,13 @@ FAULTS = [
     _list("bad token", ("pageToken",), page_token="no-token"),  # noqa: S106
     _list("token of other base64", ("pageToken",), page_token="AAAA"),  # noqa: S106
     _list("negative history in lists", ("historyLength",), history_length=-5),
-    Fault(
-        "several wrong types in a list",
-        Reason.INVALID_PARAMS,
-        ("pageSize", "status", "historyLength", "includeArtifacts"),
-        rpc(
-            "ListTasks",
-            {"pageSize": "x", "status": "NOPE", "historyLength": "1.5", "includeArtifacts": "yes"},
-        ),
-        ("GET", "/tasks?pageSize=x&status=NOPE&historyLength=1.5&includeArtifacts=yes", None),
-        excluded="json",
+    _wrong_list(
+        "several wrong types", pageSize="x", status="NOPE", historyLength="1.5", includeArtifacts="yes"
     ),
-    Fault(
-        "status unknown by name",
-        Reason.INVALID_PARAMS,
-        ("status",),
-        rpc("ListTasks", {"status": "TASK_STATE_NOPE"}),
-        ("GET", "/tasks?status=TASK_STATE_NOPE", None),
-        excluded="json",
-    ),
-    Fault(
-        "time no time",
-        Reason.INVALID_PARAMS,
-        ("statusTimestampAfter",),
-        rpc("ListTasks", {"statusTimestampAfter": "yesterday"}),
-        ("GET", "/tasks?statusTimestampAfter=yesterday", None),
-        excluded="json",
-    ),
-    Fault(
-        "int no int",
-        Reason.INVALID_PARAMS,
-        ("pageSize",),
-        rpc("ListTasks", {"pageSize": "ten"}),
-        ("GET", "/tasks?pageSize=ten", None),
-        excluded="json",
-    ),
-    Fault(
-        "bool no bool",
-        Reason.INVALID_PARAMS,
-        ("includeArtifacts",),
-        rpc("ListTasks", {"includeArtifacts": "maybe"}),
-        ("GET", "/tasks?includeArtifacts=maybe", None),
-        excluded="json",
-    ),
+    _wrong_list("status unknown by name", status="TASK_STATE_NOPE"),
+    _wrong_list("time no time", statusTimestampAfter="yesterday"),
+    _wrong_list("int no int", pageSize="ten"),
+    _wrong_list("bool no bool", includeArtifacts="maybe"),
     Fault(
         "tenants disagree",
         Reason.INVALID_PARAMS,

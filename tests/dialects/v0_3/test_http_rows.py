@@ -136,53 +136,29 @@ def test_requests_in_the_shape_of_the_proto_or_without_a_shape_are_answered_in_i
     assert answer == {"task": PROTO_TASK}
 
 
+PLACE: dict[str, Any] = {"task_id": "t", "context_id": "c"}
+CANCELED = hub.TaskStatusUpdateEvent(**PLACE, status=hub.TaskStatus(state=hub.TASK_STATE_CANCELED))
+PIECE = hub.TaskArtifactUpdateEvent(
+    **PLACE, artifact=hub.Artifact(artifact_id="a", parts=[hub.Part(text="x")])
+)
+AT = {"taskId": "t", "contextId": "c"}
+ENDED = {**AT, "final": True}
+#: an event, in the shape of the proto, and in that of JSON-RPC
 EVENTS: list[tuple[hub.StreamResponse, Any, Any]] = [
     (hub.StreamResponse(task=TASK), {"task": PROTO_TASK}, {"task": KIND_TASK}),
     (hub.StreamResponse(message=MESSAGE), {"message": PROTO_MESSAGE}, {"message": KIND_BODY["message"]}),
     (
-        hub.StreamResponse(
-            status_update=hub.TaskStatusUpdateEvent(
-                task_id="t", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_CANCELED)
-            )
-        ),
-        {
-            "statusUpdate": {
-                "taskId": "t",
-                "contextId": "c",
-                "status": {"state": "TASK_STATE_CANCELLED"},
-                "final": True,
-            }
-        },
-        {
-            "statusUpdate": {
-                "kind": "status-update",
-                "taskId": "t",
-                "contextId": "c",
-                "status": {"state": "canceled"},
-                "final": True,
-            }
-        },
+        hub.StreamResponse(status_update=CANCELED),
+        {"statusUpdate": {**ENDED, "status": {"state": "TASK_STATE_CANCELLED"}}},
+        {"statusUpdate": {**ENDED, "kind": "status-update", "status": {"state": "canceled"}}},
     ),
     (
-        hub.StreamResponse(
-            artifact_update=hub.TaskArtifactUpdateEvent(
-                task_id="t",
-                context_id="c",
-                artifact=hub.Artifact(artifact_id="a", parts=[hub.Part(text="x")]),
-            )
-        ),
+        hub.StreamResponse(artifact_update=PIECE),
+        {"artifactUpdate": {**AT, "artifact": {"artifactId": "a", "parts": [{"text": "x"}]}}},
         {
             "artifactUpdate": {
-                "taskId": "t",
-                "contextId": "c",
-                "artifact": {"artifactId": "a", "parts": [{"text": "x"}]},
-            }
-        },
-        {
-            "artifactUpdate": {
+                **AT,
                 "kind": "artifact-update",
-                "taskId": "t",
-                "contextId": "c",
                 "artifact": {"artifactId": "a", "parts": [{"kind": "text", "text": "x"}]},
             }
         },

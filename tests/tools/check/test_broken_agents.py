@@ -26,145 +26,136 @@ RPC, SAYS_1_0 = "JSONRPC 1.0", {"protocolVersion": "1.0"}
 #: seconds for calls that are never answered
 SHORT = 0.3
 
+#: the step that is ✗ -> fault -> the agent, and what the fix names
+BY_STEP: Mapping[str, Mapping[str, tuple[Script, str]]] = {
+    "card": {
+        "card at a path of its own": (Script(cards={"/agent-card.json": {}}), CARD),
+        "card of 1.0 at the path of 0.2": (Script(cards={OLD: {}}), f"serve it at {CARD} too"),
+        "card of 0.2 at the path of 1.0": (Script(version="0.2.5", wire=("0.3")), f"serve it at {OLD} too"),
+        "two cards": (
+            Script(cards={CARD: {}, OLD: {"supportedInterfaces": None, "url": "http://127.0.0.1:9/"}}),
+            "the same card at both paths",
+        ),
+        "no card": (Script(cards={}), f"serve the card at {CARD}"),
+        "card for the few": (Script(card_status=401), "-H 'Authorization"),
+        "card moved": (
+            Script(card_status=302, card_headers={"Location": "https://elsewhere.example/card"}),
+            "https://elsewhere.example/card",
+        ),
+        "card fails": (Script(card_status=500), "see the log of the server"),
+        "page for a card": (Script(card_body="<html>", content_type="text/html"), "a page is there instead"),
+        "list for a card": (Script(card_body="[1]"), "complete the card"),
+        "card without an interface": (Script(cards={CARD: {"supportedInterfaces": []}}), "complete"),
+        "member of another type": (Script(cards={CARD: {"version": 1}}), "complete the card"),
+    },
+    "card content type": {
+        "card as text/html": (Script(content_type="text/html"), "application/json"),
+    },
+    "card schema 1.0": {
+        "member missing": (Script(cards={CARD: {"description": None}}), "correct these"),
+        "members of 0.3 in a card of 1.0": (
+            Script(version="0.3.0", cards={CARD: SAYS_1_0}),
+            "supportedInterfaces",
+        ),
+    },
+    "card schema 0.3": {
+        "member of 0.3 missing": (
+            Script(version="0.3.0", wire=("0.3"), cards={CARD: {"skills": None}}),
+            "correct these",
+        ),
+    },
+    "card signatures": {
+        "signature of nothing": (
+            Script(cards={CARD: {"signatures": [{"protected": "e30", "signature": "AAAA"}]}}),
+            "sign the card again",
+        ),
+    },
+    "interface": {
+        "unknown binding": (
+            Script(
+                cards={
+                    CARD: {
+                        "supportedInterfaces": [
+                            {"url": "amqp://x", "protocolBinding": "AMQP", "protocolVersion": "1.0"}
+                        ]
+                    }
+                }
+            ),
+            "protocolBinding",
+        ),
+    },
+    RPC: {
+        "card says 1.0, wire speaks 0.3": (
+            Script(wire=("0.3")),
+            '"protocolVersion": "0.3" for this interface',
+        ),
+        "dead interface": (Script(url="http://127.0.0.1:9/"), "which answers; see --public-url"),
+        "interface at a wrong path": (Script(url="{}/a2a"), "write the URL where the agent takes JSONRPC"),
+        "interface at a metadata service": (Script(url="http://169.254.169.254/"), "--trust-card-urls"),
+        "page with status 500": (Script(fault="html"), "see the log of the agent"),
+    },
+    "JSONRPC 0.3.0": {
+        "card says 0.3, wire speaks 1.0": (
+            Script(version="0.3.0"),
+            '"protocolVersion": "1.0" for this interface',
+        ),
+    },
+    "public URL": {
+        "address of all interfaces": (Script(url="http://0.0.0.0:{port}/"), "--public-url"),
+    },
+    "authentication": {
+        "card asks, agent does not": (Script(cards={CARD: ASKS}), "take securityRequirements"),
+        "agent asks, card does not": (Script(guarded=True), "declare securitySchemes"),
+        "agent asks, card only describes": (
+            Script(guarded=True, cards={CARD: {"securitySchemes": BEARER}}),
+            "securityRequirements",
+        ),
+    },
+    f"unknown task {RPC}": {
+        "error for an unknown task": (
+            Script(unknown={"code": -32603, "message": "boom"}),
+            "TaskNotFoundError",
+        ),
+        "task for an unknown task": (Script(unknown=None), "TaskNotFoundError"),
+    },
+    f"message {RPC}": {
+        "message fails": (Script(rejection={"code": -32603, "message": "boom"}), "see the log of the agent"),
+        "message not understood": (
+            Script(rejection={"code": -32602, "message": "a city, please"}),
+            "--send TEXT",
+        ),
+        "message never answered": (Script(fault="silent"), "--timeout"),
+    },
+    "answers": {
+        "other answers over another binding": (
+            Script(bindings=BOTH, says={"HTTP+JSON": "goodbye"}),
+            "the same agent",
+        ),
+    },
+    f"stream {RPC}": {
+        "stream never ends": (Script(stream="endless"), "close the stream"),
+        "task stream never ends": (Script(stream="endless", tasks=True), "after the terminal state"),
+        "stream rejected": (Script(stream="rejected"), "capabilities.streaming: false"),
+        "stream without events": (Script(stream="empty"), "text/event-stream"),
+        "stream goes on after its end": (
+            Script(stream="late", tasks=True),
+            "no event after one with a terminal state",
+        ),
+        "stream with another state": (Script(stream="failed", tasks=True), "the same state and artifacts"),
+    },
+    f"size {RPC}": {
+        "proxy with a small limit": (Script(fault="small"), "client_max_body_size"),
+        "message to no task starts one": (Script(fault="eager"), "TaskNotFoundError"),
+    },
+    "webhooks": {
+        "no notification": (Script(tasks=True, push="silent"), "SSRF policy"),
+        "notifications rejected": (Script(tasks=True, push="rejected"), "pushNotifications: false"),
+        "notification without token": (Script(tasks=True, push="anonymous"), "A2A-Notification-Token"),
+    },
+}
 #: fault -> the agent, the steps that are ✗, and what their fix names
 FAULTS: Mapping[str, tuple[Script, set[str], str]] = {
-    "card at a path of its own": (Script(cards={"/agent-card.json": {}}), {"card"}, CARD),
-    "card of 1.0 at the path of 0.2": (Script(cards={OLD: {}}), {"card"}, f"serve it at {CARD} too"),
-    "card of 0.2 at the path of 1.0": (
-        Script(version="0.2.5", wire=("0.3",)),
-        {"card"},
-        f"serve it at {OLD} too",
-    ),
-    "two cards": (
-        Script(cards={CARD: {}, OLD: {"supportedInterfaces": None, "url": "http://127.0.0.1:9/"}}),
-        {"card"},
-        "the same card at both paths",
-    ),
-    "no card": (Script(cards={}), {"card"}, f"serve the card at {CARD}"),
-    "card for the few": (Script(card_status=401), {"card"}, "-H 'Authorization"),
-    "card moved": (
-        Script(card_status=302, card_headers={"Location": "https://elsewhere.example/card"}),
-        {"card"},
-        "https://elsewhere.example/card",
-    ),
-    "card fails": (Script(card_status=500), {"card"}, "see the log of the server"),
-    "page for a card": (
-        Script(card_body="<html>", content_type="text/html"),
-        {"card"},
-        "a page is there instead",
-    ),
-    "list for a card": (Script(card_body="[1]"), {"card"}, "complete the card"),
-    "card without an interface": (Script(cards={CARD: {"supportedInterfaces": []}}), {"card"}, "complete"),
-    "card as text/html": (Script(content_type="text/html"), {"card content type"}, "application/json"),
-    "member missing": (Script(cards={CARD: {"description": None}}), {"card schema 1.0"}, "correct these"),
-    "member of another type": (Script(cards={CARD: {"version": 1}}), {"card"}, "complete the card"),
-    "members of 0.3 in a card of 1.0": (
-        Script(version="0.3.0", cards={CARD: SAYS_1_0}),
-        {"card schema 1.0"},
-        "supportedInterfaces",
-    ),
-    "member of 0.3 missing": (
-        Script(version="0.3.0", wire=("0.3",), cards={CARD: {"skills": None}}),
-        {"card schema 0.3"},
-        "correct these",
-    ),
-    "signature of nothing": (
-        Script(cards={CARD: {"signatures": [{"protected": "e30", "signature": "AAAA"}]}}),
-        {"card signatures"},
-        "sign the card again",
-    ),
-    "unknown binding": (
-        Script(
-            cards={
-                CARD: {
-                    "supportedInterfaces": [
-                        {"url": "amqp://x", "protocolBinding": "AMQP", "protocolVersion": "1.0"}
-                    ]
-                }
-            }
-        ),
-        {"interface"},
-        "protocolBinding",
-    ),
-    "card says 1.0, wire speaks 0.3": (
-        Script(wire=("0.3",)),
-        {RPC},
-        '"protocolVersion": "0.3" for this interface',
-    ),
-    "card says 0.3, wire speaks 1.0": (
-        Script(version="0.3.0"),
-        {"JSONRPC 0.3.0"},
-        '"protocolVersion": "1.0" for this interface',
-    ),
-    "dead interface": (Script(url="http://127.0.0.1:9/"), {RPC}, "which answers; see --public-url"),
-    "interface at a wrong path": (Script(url="{}/a2a"), {RPC}, "write the URL where the agent takes JSONRPC"),
-    "interface at a metadata service": (
-        Script(url="http://169.254.169.254/"),
-        {RPC},
-        "--trust-card-urls",
-    ),
-    "page with status 500": (Script(fault="html"), {RPC}, "see the log of the agent"),
-    "address of all interfaces": (Script(url="http://0.0.0.0:{port}/"), {"public URL"}, "--public-url"),
-    "card asks, agent does not": (
-        Script(cards={CARD: ASKS}),
-        {"authentication"},
-        "take securityRequirements",
-    ),
-    "agent asks, card does not": (Script(guarded=True), {"authentication"}, "declare securitySchemes"),
-    "agent asks, card only describes": (
-        Script(guarded=True, cards={CARD: {"securitySchemes": BEARER}}),
-        {"authentication"},
-        "securityRequirements",
-    ),
-    "error for an unknown task": (
-        Script(unknown={"code": -32603, "message": "boom"}),
-        {f"unknown task {RPC}"},
-        "TaskNotFoundError",
-    ),
-    "task for an unknown task": (Script(unknown=None), {f"unknown task {RPC}"}, "TaskNotFoundError"),
-    "message fails": (
-        Script(rejection={"code": -32603, "message": "boom"}),
-        {f"message {RPC}"},
-        "see the log of the agent",
-    ),
-    "message not understood": (
-        Script(rejection={"code": -32602, "message": "a city, please"}),
-        {f"message {RPC}"},
-        "--send TEXT",
-    ),
-    "message never answered": (Script(fault="silent"), {f"message {RPC}"}, "--timeout"),
-    "other answers over another binding": (
-        Script(bindings=BOTH, says={"HTTP+JSON": "goodbye"}),
-        {"answers"},
-        "the same agent",
-    ),
-    "stream never ends": (Script(stream="endless"), {f"stream {RPC}"}, "close the stream"),
-    "task stream never ends": (
-        Script(stream="endless", tasks=True),
-        {f"stream {RPC}"},
-        "after the terminal state",
-    ),
-    "stream rejected": (Script(stream="rejected"), {f"stream {RPC}"}, "capabilities.streaming: false"),
-    "stream without events": (Script(stream="empty"), {f"stream {RPC}"}, "text/event-stream"),
-    "stream goes on after its end": (
-        Script(stream="late", tasks=True),
-        {f"stream {RPC}"},
-        "no event after one with a terminal state",
-    ),
-    "stream with another state": (
-        Script(stream="failed", tasks=True),
-        {f"stream {RPC}"},
-        "the same state and artifacts",
-    ),
-    "proxy with a small limit": (Script(fault="small"), {f"size {RPC}"}, "client_max_body_size"),
-    "message to no task starts one": (Script(fault="eager"), {f"size {RPC}"}, "TaskNotFoundError"),
-    "no notification": (Script(tasks=True, push="silent"), {"webhooks"}, "SSRF policy"),
-    "notifications rejected": (Script(tasks=True, push="rejected"), {"webhooks"}, "pushNotifications: false"),
-    "notification without token": (
-        Script(tasks=True, push="anonymous"),
-        {"webhooks"},
-        "A2A-Notification-Token",
-    ),
+    name: (script, {step}, words) for step, rows in BY_STEP.items() for name, (script, words) in rows.items()
 }
 
 
