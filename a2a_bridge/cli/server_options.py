@@ -341,7 +341,7 @@ def load_agent(code: str | None, flags: ServeFlags, name: str = "") -> tuple[Age
     store = store_options(flags)
     check_cluster(flags)
     push = push_options(flags)
-    agent = _of_code(code, flags) if code else _of_program(flags, name)
+    agent = _of_program(flags, name) if flags.exec and not code else _of_code(code or "", flags)
     open_logging(flags)
     options = replace(
         listening.options,
