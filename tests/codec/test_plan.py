@@ -207,78 +207,49 @@ def test_functions_are_made_once() -> None:
 
 # --- Which REQUIRED members a message lacks ---
 
-MESSAGE = a2a.Message(message_id="m", role=a2a.ROLE_USER, parts=[a2a.Part(text="")])
+MESSAGE: dict[str, Any] = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": ""}]}
+WORKING: dict[str, Any] = {"state": "TASK_STATE_WORKING"}
 
 
 @each(
-    ("message", "missing"),
+    ("cls", "tree", "missing"),
     [
-        (a2a.SendMessageRequest(), ["message"]),
+        (a2a.SendMessageRequest, {}, "message"),
+        (a2a.SendMessageRequest, {"message": {}}, "message.messageId message.role message.parts"),
+        (a2a.SendMessageRequest, {"message": MESSAGE}, ""),
+        (a2a.Message, MESSAGE | {"parts": [{"text": "x"}, {}]}, "parts[1]"),
+        (a2a.SendMessageRequest, {"message": MESSAGE | {"parts": [{"filename": "f"}]}}, "message.parts[0]"),
+        (a2a.Task, {"id": "1"}, "status"),
+        (a2a.Task, {"status": {"message": MESSAGE}}, "id status.state"),
         (
-            a2a.SendMessageRequest(message=a2a.Message()),
-            ["message.messageId", "message.role", "message.parts"],
-        ),
-        (a2a.SendMessageRequest(message=MESSAGE), []),
-        (
-            a2a.Message(message_id="m", role=a2a.ROLE_USER, parts=[a2a.Part(text="x"), a2a.Part()]),
-            ["parts[1]"],
-        ),
-        (
-            a2a.SendMessageRequest(
-                message=a2a.Message(message_id="m", role=a2a.ROLE_AGENT, parts=[a2a.Part(filename="f")])
-            ),
-            ["message.parts[0]"],
-        ),
-        (a2a.Part(), [""]),
-        (a2a.Part(data=Value(null_value=0)), []),  # type: ignore[arg-type]
-        (a2a.Task(id="1"), ["status"]),
-        (a2a.Task(status=a2a.TaskStatus(message=MESSAGE)), ["id", "status.state"]),
-        (
-            a2a.Task(
-                id="1",
-                status=a2a.TaskStatus(
-                    state=a2a.TASK_STATE_WORKING, message=a2a.Message(role=a2a.ROLE_AGENT, parts=[a2a.Part()])
-                ),
-            ),
-            ["status.message.messageId", "status.message.parts[0]"],
+            a2a.Task,
+            {"id": "1", "status": WORKING | {"message": {"role": "ROLE_AGENT", "parts": [{}]}}},
+            "status.message.messageId status.message.parts[0]",
         ),
         (
-            a2a.StreamResponse(
-                artifact_update=a2a.TaskArtifactUpdateEvent(
-                    task_id="t", context_id="c", artifact=a2a.Artifact(artifact_id="a")
-                )
-            ),
-            ["artifactUpdate.artifact.parts"],
+            a2a.StreamResponse,
+            {"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": {"artifactId": "a"}}},
+            "artifactUpdate.artifact.parts",
         ),
-        (a2a.ListTasksResponse(), ["tasks", "nextPageToken"]),
+        (a2a.ListTasksResponse, {}, "tasks nextPageToken"),
+        (a2a.ListTasksResponse, {"tasks": [{"id": "1", "status": WORKING}], "nextPageToken": "n"}, ""),
         (
-            a2a.ListTasksResponse(
-                tasks=[a2a.Task(id="1", status=a2a.TaskStatus(state=a2a.TASK_STATE_WORKING))],
-                next_page_token="n",  # noqa: S106
-            ),
-            [],
+            a2a.SendMessageRequest,
+            {"message": MESSAGE, "configuration": {"taskPushNotificationConfig": {"authentication": {}}}},
+            "configuration.taskPushNotificationConfig.url configuration.taskPushNotificationConfig.authentication.scheme",
         ),
-        (
-            a2a.SendMessageRequest(
-                message=MESSAGE,
-                configuration=a2a.SendMessageConfiguration(
-                    task_push_notification_config=a2a.TaskPushNotificationConfig(
-                        authentication=a2a.AuthenticationInfo()
-                    )
-                ),
-            ),
-            [
-                "configuration.taskPushNotificationConfig.url",
-                "configuration.taskPushNotificationConfig.authentication.scheme",
-            ],
-        ),
-        (a2a.OAuthFlows(client_credentials=a2a.ClientCredentialsOAuthFlow()), ["clientCredentials.tokenUrl"]),
-        (a2a.GetExtendedAgentCardRequest(), []),
-        (Struct(), []),
+        (a2a.OAuthFlows, {"clientCredentials": {}}, "clientCredentials.tokenUrl"),
+        (a2a.GetExtendedAgentCardRequest, {}, ""),
+        (Struct, {}, ""),
     ],
 )
-def test_missing_members_are_named_by_their_json_path(message: Any, missing: list[str]) -> None:
-    assert missing_required(message) == missing
+def test_missing_members_are_named_by_their_json_path(cls: Any, tree: Any, missing: str) -> None:
+    assert missing_required(codec.decoder(cls)(tree)) == missing.split()
+
+
+def test_a_part_lacks_itself_unless_it_has_any_content() -> None:
+    assert missing_required(a2a.Part()) == [""]
+    assert missing_required(a2a.Part(data=Value(null_value=0))) == []  # type: ignore[arg-type]
 
 
 def test_the_values_of_maps_are_looked_into() -> None:
