@@ -62,7 +62,8 @@ def direct_answer(message: hub.Message, task_id: str, context_id: str) -> hub.Se
         _own_message(own)
     if not own.parts:
         raise ExecutorError("a message has no parts")
-    _check_depth(own)
+    if (wire := own.SerializeToString()).count(b"\n") > SHALLOW:
+        _check_depth(own, wire)
     return response
 
 
@@ -70,8 +71,10 @@ def own_status(update: hub.TaskStatusUpdateEvent, task_id: str, context_id: str,
     """A status update of this task, with a time."""
     if update.task_id != task_id or update.context_id != context_id:
         _own_ids(update, task_id, context_id)
-    if _complete_status(update.status, task_id, context_id, clock) or update.HasField("metadata"):
-        _check_depth(update)
+    # Most have neither a message nor metadata, and so no free JSON.
+    free = _complete_status(update.status, task_id, context_id, clock) or update.HasField("metadata")
+    if free and (wire := update.SerializeToString()).count(b"\n") > SHALLOW:
+        _check_depth(update, wire)
 
 
 def own_artifact(update: hub.TaskArtifactUpdateEvent, task_id: str, context_id: str) -> None:
@@ -83,11 +86,15 @@ def own_artifact(update: hub.TaskArtifactUpdateEvent, task_id: str, context_id: 
         if update.append:
             raise ExecutorError("a piece of an artifact does not say of which")
         artifact.artifact_id = new_id()
-    _check_depth(update)
+    if (wire := update.SerializeToString()).count(b"\n") > SHALLOW:
+        _check_depth(update, wire)
 
 
-def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> None:
-    """A snapshot of this task, with a state and a time. A missing state becomes SUBMITTED."""
+def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> hub.TaskState:
+    """A snapshot of this task, with a state and a time. A missing state becomes SUBMITTED.
+
+    Returns the state.
+    """
     if task.id != task_id:
         if task.id:
             raise ExecutorError("the task has another id than the run's")
@@ -95,12 +102,15 @@ def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> Non
     if task.context_id != context_id:
         _own_context(task, context_id)
     status = task.status
-    if status.state == hub.TASK_STATE_UNSPECIFIED:
-        status.state = hub.TASK_STATE_SUBMITTED
+    state = status.state
+    if state == hub.TASK_STATE_UNSPECIFIED:
+        state = status.state = hub.TASK_STATE_SUBMITTED
     _complete_status(status, task_id, context_id, clock)
     for artifact in task.artifacts[:]:
         artifact.artifact_id = artifact.artifact_id or new_id()
-    _check_depth(task)
+    if (wire := task.SerializeToString()).count(b"\n") > SHALLOW:
+        _check_depth(task, wire)
+    return state
 
 
 def _complete_status(status: hub.TaskStatus, task_id: str, context_id: str, clock: Clock) -> bool:
@@ -117,12 +127,11 @@ def _complete_status(status: hub.TaskStatus, task_id: str, context_id: str, cloc
     return False
 
 
-def _check_depth(event: Message) -> None:
+def _check_depth(event: Message, wire: bytes) -> None:
     """Rejects free JSON that is nested too deeply: otherwise the task, and lists with it, would be
-    unreadable.
+    unreadable. Needed only if the serialized event has more line feeds than SHALLOW.
     """
-    wire = event.SerializeToString()
-    if wire.count(b"\n") > SHALLOW and may_be_deep(wire) and (deep := too_deep(event)):
+    if may_be_deep(wire) and (deep := too_deep(event)):
         raise ExecutorError(f"an event is nested too deeply, at {deep[0][:200]}")
 
 

@@ -285,7 +285,7 @@ class LiveTask:
         task, message = response.task, send.message
         if first is not None:
             task.CopyFrom(first)
-        own_task(task, self.task_id, self.context_id, self._clock)
+        state = own_task(task, self.task_id, self.context_id, self._clock)
         change = hub.StreamResponse()
         history = task.history
         if send.beginning is not None and not history:
@@ -311,7 +311,7 @@ class LiveTask:
             writer = self.writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
         self._response = response
         self.task = task
-        self.state = task.status.state
+        self.state = state
         writer.append(change, task)
         for one in send.waiters or (send,):
             if one.wants != "outcome":

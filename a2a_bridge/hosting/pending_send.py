@@ -100,7 +100,7 @@ class PendingSend:
         Raises the A2AError that is the response.
         """
         if not self.done:
-            self._waiter = asyncio.get_running_loop().create_future()
+            self._waiter = asyncio.Future()
             await self._waiter
         return self.result()
 

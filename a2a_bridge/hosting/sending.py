@@ -25,7 +25,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.core.call import CallContext
@@ -65,7 +65,8 @@ class RepeatedError(Exception):
     """Control flow: the task has a message with this id."""
 
 
-class Accepted(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Accepted:
     """A message that is being worked on."""
 
     task_run: TaskRun

@@ -214,10 +214,10 @@ async def test_a_message_that_is_being_looked_at_while_the_engine_closes_begins_
     [
         ("message", 80, 1),
         ("message, 0.3, blocking", 86, 1),
-        ("task", 176, 2),
+        ("task", 175, 2),
         ("GetTask", 78, 1),
         ("gateway to gRPC", 105, 2),
-        (f"SSE, {EVENTS} events", 24 * EVENTS, 2),
+        (f"SSE, {EVENTS} events", 23 * EVENTS, 2),
     ],
 )
 async def test_the_frames_of_a_call(row: str, frames: int, tasks: int) -> None:
