@@ -298,6 +298,11 @@ def _run(load: Any, module: ModuleType | None, place: str) -> ModuleType:
         traceback.print_exc()
         text = f"{place} cannot be imported, at the line shown above: {type(error).__name__}: {error}"
         raise BadTargetError(text) from error
+    except SystemExit as error:
+        traceback.print_exc()
+        code = 0 if error.code is None else error.code
+        text = f"{place} cannot be imported, at the line shown above: it ends the process with {code!r}"
+        raise BadTargetError(f'{text}; call sys.exit below `if __name__ == "__main__":`') from error
     finally:
         being_read.reset(reading)
     return loaded if module is None else module
