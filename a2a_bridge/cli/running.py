@@ -90,7 +90,7 @@ async def serve_until_signal(
     counting: UsageRecorder | None = None,
     reloader: Reloader | None = None,
     advertised: Advertised | None = None,
-    playground: Callable[[Any], Page] | None = None,
+    playground: Callable[[Any], AbstractAsyncContextManager[str]] | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM, then drains; a second signal ends the process at once.
 
@@ -144,11 +144,11 @@ async def serve_until_signal(
 
 
 @asynccontextmanager
-async def _open(playground: Page) -> AsyncIterator[str]:
+async def _open(playground: AbstractAsyncContextManager[str]) -> AsyncIterator[str]:
     """The address of a playground while the context is open. Raises typer.Exit."""
     async with AsyncExitStack() as stack:
         try:
-            address = await stack.enter_async_context(playground.open())
+            address = await stack.enter_async_context(playground)
         except OSError as error:
             raise cannot_listen(error) from error
         yield address
@@ -172,14 +172,6 @@ def _announce(server: Any) -> None:
 PLAYGROUND = "a2a_bridge.playground"
 
 
-class Page(Protocol):
-    """A playground."""
-
-    def open(self) -> AbstractAsyncContextManager[str]:
-        """Serves the page while the context is open; its value is the URL. Raises OSError."""
-        ...
-
-
 class Launch(Protocol):
     """Makes the playground of a server."""
 
@@ -189,8 +181,10 @@ class Launch(Protocol):
         """The options to dial an agent behind a gateway with. name: empty for the only one."""
         ...
 
-    def __call__(self, server: object) -> Page:
-        """The playground of a running server."""
+    def __call__(self, server: object) -> AbstractAsyncContextManager[str]:
+        """Serves the playground of a running server while the context is open; its value is the URL. Raises
+        OSError.
+        """
         ...
 
 

@@ -6,7 +6,7 @@ Rules:
 """
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,8 +55,10 @@ class Launch:
         self._upstreams[name] = Upstream(card, candidates[0], self._tap, secrets_of(card, options))
         return self._tap.tap(options)
 
-    def __call__(self, server: Any) -> Playground:
-        return Playground(PROGRAM, self.kind, lambda: self._subjects(server), self.listen, server.admin)
+    def __call__(self, server: Any) -> AbstractAsyncContextManager[str]:
+        return Playground(
+            PROGRAM, self.kind, lambda: self._subjects(server), self.listen, server.admin
+        ).open()
 
     def _subjects(self, server: Any) -> list[Subject]:
         """The agents of a server, as they are now."""
