@@ -40,8 +40,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb._pool import method_classes
 from a2a_bridge_transports._http.proxy import grpc_proxy, is_loopback
 from a2a_bridge_transports._http.rows import add_tenant, partly, read_large, take_parameters, without
-from a2a_bridge_transports.grpc.channel import Keepalive, Redialled, place_name, place_of
-from a2a_bridge_transports.grpc.frame_observer import observe_frames
+from a2a_bridge_transports.grpc.channel import Keepalive, Redialled, observe_frames, place_name, place_of
 from a2a_bridge_transports.grpc.wire import (
     Pairs,
     begins_with_gap,
