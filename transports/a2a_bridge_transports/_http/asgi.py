@@ -120,11 +120,6 @@ class AsgiHost(Mounts):
         self._grace = grace
         self._starting: asyncio.Lock | None = None
 
-    @property
-    def address(self) -> ListenAddress:
-        """Unknown: the socket belongs to the ASGI server."""
-        return ListenAddress("", 0)
-
     async def start(self) -> None:
         """Runs `startup` unless it has run."""
         if self._startup is None:

@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate, parsedate_to_datetime
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qs, quote, unquote
 
 from a2a_bridge.bindings.binding import Document, HostOptions, ListenAddress, Receive, Render, Variant
@@ -86,6 +86,11 @@ class Mounts:
             "/livez": {"GET": self._live, "HEAD": self._live},
             "/readyz": {"GET": self._ready, "HEAD": self._ready},
         }
+
+    @property
+    def address(self) -> ListenAddress:
+        """Unknown where the socket belongs to an ASGI server."""
+        return ListenAddress("", 0)
 
     def mount(self, path: str, methods: Mapping[str, exchange.Handler]) -> None:
         """Serves one path, with and without a trailing slash. Raises ValueError if it is taken."""
@@ -374,20 +379,6 @@ def _matches(condition: str, tag: str) -> bool:
     return tag in tags or "*" in tags
 
 
-class SharedHost(Protocol):
-    """The host of several sites."""
-
-    #: handlers of whole host names, in lower case without a port
-    names: dict[str, exchange.Handler]
-
-    @property
-    def address(self) -> ListenAddress: ...
-
-    def mount_tree(self, path: str, handler: exchange.Handler) -> None: ...
-
-    def unmount_tree(self, path: str) -> None: ...
-
-
 class Site(Mounts):
     """One agent on a shared host; implements `bindings.ApplicationHost`.
 
@@ -398,7 +389,7 @@ class Site(Mounts):
 
     def __init__(
         self,
-        host: SharedHost,
+        host: Mounts,
         options: HostOptions,
         prefix: str,
         names: tuple[str, ...],
