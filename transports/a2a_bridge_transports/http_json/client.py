@@ -18,19 +18,10 @@ from a2a_bridge.core.service import Event, Events, Service
 from a2a_bridge.dialects import HTTP_JSON, Dialect, ErrorReply, Row
 from a2a_bridge.dialects.signed_extras import dumps, loads
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_transports._http import session
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
 from a2a_bridge_transports._http.connector import build_resolver
 from a2a_bridge_transports._http.parameters import begins_with_gap
-from a2a_bridge_transports._http.session import (
-    Exchanger,
-    call_url,
-    open_exchanger,
-    parse_url,
-    redirect_error,
-    text_of,
-    with_origin,
-    with_patience,
-)
 from a2a_bridge_transports.http_json import wire
 
 #: agents of 1.0 accept both; many accept this one only
@@ -42,13 +33,17 @@ class HttpJsonClient(ClientSide):
     """An agent below one URL; implements Service."""
 
     def __init__(
-        self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions, exchanger: Exchanger
+        self,
+        interface: hub.AgentInterface,
+        dialect: Dialect,
+        options: DialOptions,
+        exchanger: session.Exchanger,
     ) -> None:
         super().__init__(HTTP_JSON, interface, dialect, options, exchanger)
         self._accept = ACCEPT if dialect.declares else CONTENT_TYPE
-        base, _, self._query = call_url(interface.url, options).partition("?")
+        base, _, self._query = session.call_url(interface.url, options).partition("?")
         self._base = base.rstrip("/")
-        parse_url(self._base)  # rejects an invalid URL here, before any call
+        session.parse_url(self._base)  # rejects an invalid URL here, before any call
         # An agent that supports the verb for another method only may read the path as a task's id.
         self._wrong = (
             frozenset({Reason.METHOD_NOT_FOUND})
@@ -134,7 +129,7 @@ class HttpJsonClient(ClientSide):
         tree = _tree(data)
         if kind == "error" or wire.error_in(tree):
             raise row.decode_names(
-                self.form.decode_error(ErrorReply(200, tree, text_of(data), row.operation))
+                self.form.decode_error(ErrorReply(200, tree, session.text_of(data), row.operation))
             )
         return self.decode(row, tree, call.context)
 
@@ -159,13 +154,13 @@ class HttpJsonClient(ClientSide):
 
     def _url(self, target: wire.HttpCall) -> URL:
         query = "&".join(filter(None, (self._query, target.query)))
-        return parse_url(f"{self._base}{target.path}{'?' if query else ''}{query}")
+        return session.parse_url(f"{self._base}{target.path}{'?' if query else ''}{query}")
 
     def _error(
         self, row: Row[Any, Any], target: wire.HttpCall, status: int, headers: Any, data: bytes
     ) -> A2AError:
         url = self._url(target)
-        moved = redirect_error(status, headers, url)
+        moved = session.redirect_error(status, headers, url)
         if moved is not None:
             return moved
         try:
@@ -173,10 +168,10 @@ class HttpJsonClient(ClientSide):
         except JsonSyntaxError:
             tree = None  # not from an agent: a proxy's page, or nothing at all
         error = row.decode_names(
-            self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))
+            self.form.decode_error(ErrorReply(status, tree, session.text_of(data), row.operation))
         )
-        error = self.with_challenges(with_patience(error, headers), headers)
-        return error if wire.error_in(tree) else with_origin(error, status, url)
+        error = self.with_challenges(session.with_patience(error, headers), headers)
+        return error if wire.error_in(tree) else session.with_origin(error, status, url)
 
 
 class _WrongMethodError(Exception):
@@ -202,5 +197,5 @@ async def dial(
     interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
 ) -> AsyncIterator[Service]:
     """A client side with a separate session."""
-    async with open_exchanger(options, build_resolver(options.resolve)) as exchanger:
+    async with session.open_exchanger(options, build_resolver(options.resolve)) as exchanger:
         yield HttpJsonClient(interface, dialect, options, exchanger)

@@ -18,19 +18,10 @@ from a2a_bridge.dialects import JSONRPC, Dialect, ErrorReply, Row
 from a2a_bridge.dialects.signed_extras import loads
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
+from a2a_bridge_transports._http import session
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
 from a2a_bridge_transports._http.connector import build_resolver
 from a2a_bridge_transports._http.parameters import begins_with_gap
-from a2a_bridge_transports._http.session import (
-    Exchanger,
-    call_url,
-    open_exchanger,
-    parse_url,
-    redirect_error,
-    text_of,
-    with_origin,
-    with_patience,
-)
 from a2a_bridge_transports.jsonrpc import wire
 
 
@@ -38,10 +29,14 @@ class JsonRpcClient(ClientSide):
     """An agent at one URL; implements Service."""
 
     def __init__(
-        self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions, exchanger: Exchanger
+        self,
+        interface: hub.AgentInterface,
+        dialect: Dialect,
+        options: DialOptions,
+        exchanger: session.Exchanger,
     ) -> None:
         super().__init__(JSONRPC, interface, dialect, options, exchanger)
-        self._url = parse_url(call_url(interface.url, options))
+        self._url = session.parse_url(session.call_url(interface.url, options))
         self._ids = itertools.count(1)
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
@@ -118,7 +113,7 @@ class JsonRpcClient(ClientSide):
         timeout = self.exchanger.remaining_time(call.context, self.options.timeout)
         fetched = await self.exchanger.call("GET", url, headers, None, timeout)
         self.copy_parameters(call, fetched.headers)
-        moved = redirect_error(fetched.status, fetched.headers, url)
+        moved = session.redirect_error(fetched.status, fetched.headers, url)
         if moved is not None:
             raise moved
         status, received, data = fetched.status, fetched.headers, fetched.body
@@ -137,7 +132,7 @@ class JsonRpcClient(ClientSide):
             tree = None
         if status >= 300:
             error = row.decode_names(
-                self.form.decode_error(ErrorReply(status, tree, text_of(data), row.operation))
+                self.form.decode_error(ErrorReply(status, tree, session.text_of(data), row.operation))
             )
             raise self.with_challenges(error, headers)
         return self.decode(row, tree, call.context)
@@ -165,7 +160,7 @@ class JsonRpcClient(ClientSide):
         if status < 300:
             return
         failed: Json = None
-        moved = redirect_error(status, headers, self._url)
+        moved = session.redirect_error(status, headers, self._url)
         if moved is not None:
             raise moved
         try:
@@ -174,9 +169,9 @@ class JsonRpcClient(ClientSide):
             failed = None  # not from an agent: a proxy's page, or nothing at all
         if failed is None:
             error = row.decode_names(
-                self.form.decode_error(ErrorReply(status, None, text_of(data), row.operation))
+                self.form.decode_error(ErrorReply(status, None, session.text_of(data), row.operation))
             )
-            raise with_origin(with_patience(error, headers), status, self._url)
+            raise session.with_origin(session.with_patience(error, headers), status, self._url)
 
 
 @asynccontextmanager
@@ -184,5 +179,5 @@ async def dial(
     interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
 ) -> AsyncIterator[Service]:
     """A client side with a separate session."""
-    async with open_exchanger(options, build_resolver(options.resolve)) as exchanger:
+    async with session.open_exchanger(options, build_resolver(options.resolve)) as exchanger:
         yield JsonRpcClient(interface, dialect, options, exchanger)
