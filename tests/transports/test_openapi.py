@@ -269,8 +269,13 @@ async def test_it_is_below_each_mount_of_the_binding() -> None:
         unknown = await http.get("/a2a/openapi.json?version=7")
         elsewhere = await http.get("/openapi.json")
         posted = await http.post("/a2a/openapi.json", json={})
+        head = await http.head("/a2a/openapi.json")
+        wrong_head = await http.head("/a2a/openapi.json?version=7")
     assert newest.json() == document_of("1.0")
     assert older.json() == document_of("0.3")
+    assert (head.status_code, wrong_head.status_code, head.content) == (200, 422, b"")
+    for name in ("content-type", "content-length"):
+        assert head.headers[name] == newest.headers[name]
     assert (unknown.status_code, elsewhere.status_code, posted.status_code) == (422, 404, 404)
     assert "version: is none of the versions here: 1.0, 0.3, 0.2.5" in unknown.text
 

@@ -66,7 +66,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
                 found = {known.dialect: known.index.match(method, path) for known in self.tables}
                 having = [known for known in self.tables if isinstance(found[known.dialect], wire.Match)]
                 if not having:
-                    if path == OPENAPI_PATH and method == "GET":
+                    if path == OPENAPI_PATH and method in ("GET", "HEAD"):
                         return self._openapi(request)
                     return _options(method, found.values(), _nothing_at(self.tables, method, path))
             principal = await self.principal(request) if self.authenticate is not None else None
