@@ -64,10 +64,16 @@ def main() -> int:
         print(f"release: {error}", file=sys.stderr)
         return 1
     (DIST / f"NOTES-{version}.md").write_text(notes, "utf-8")
-    sums = [f"{digest(path)}  {path.name}\n" for path in sorted(PACKAGES.iterdir())]
-    (DIST / "SHA256SUMS").write_text("".join(sums), "utf-8")
-    print(f"release: {version} is in {PACKAGES.relative_to(ROOT)}", "".join(sums), sep="\n", end="")
+    sums = sums_of(PACKAGES, DIST)
+    (DIST / "SHA256SUMS").write_text(sums, "utf-8")
+    print(f"release: {version} is in {PACKAGES.relative_to(ROOT)}", sums, sep="\n", end="")
     return 0
+
+
+def sums_of(packages: Path, dist: Path) -> str:
+    """The lines of SHA256SUMS: the distributions, and the bill of materials if there is one."""
+    published = (*sorted(packages.iterdir()), *sorted(dist.glob("*.cdx.json")))
+    return "".join(f"{digest(path)}  {path.name}\n" for path in published)
 
 
 def notes_of(version: str, changelog: str, *, final: bool) -> str:

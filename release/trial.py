@@ -115,15 +115,7 @@ def try_all(packages: Path, dist: Path, programs: Path, version: str, *, compare
             }
             if here:
                 figures += [figures_of(name, one, work) for name, one in made.items()]
-                bill = dist / f"{NAME}-{version}.cdx.json"
-                run(
-                    programs / "cyclonedx-py",
-                    "environment",
-                    "--output-reproducible",
-                    "-o",
-                    bill,
-                    made["all"].folder,
-                )
+                list_materials(programs, made["all"].folder, dist / f"{NAME}-{version}.cdx.json", version)
             try_base(made["base"], work)
             try_fronts(made["fronts"], work)
             try_demo(made["all"], work)
@@ -134,6 +126,23 @@ def try_all(packages: Path, dist: Path, programs: Path, version: str, *, compare
                 one = install(work / name, Path(sys.executable), packages, None, needs)
                 figures.append(figures_of(name, one, work))
         print("\n".join(figures), flush=True)
+
+
+def list_materials(programs: Path, environment: Path, bill: Path, version: str) -> None:
+    """Writes the bill of materials of an environment. Its subject is our distribution.
+
+    bill: the file to write. Raises FailedError if the subject is another one.
+    """
+    command = ("environment", "--output-reproducible", "--pyproject", ROOT / "pyproject.toml", "-o", bill)
+    run(programs / "cyclonedx-py", *command, environment)
+    written = json.loads(bill.read_text("utf-8"))
+    subject = written["metadata"].get("component", {})
+    named = subject.get("name"), subject.get("version")
+    if named != (NAME, version):
+        raise FailedError(f"the subject of {bill.name} is {named}")
+    # The program leaves it out, and scanners look a distribution up by it.
+    subject["purl"] = f"pkg:pypi/{NAME}@{version}"
+    bill.write_text(json.dumps(written, indent=2) + "\n", "utf-8")
 
 
 def install(

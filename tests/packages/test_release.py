@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from release import trial
-from release.__main__ import check_files, digest, notes_of
+from release.__main__ import check_files, digest, notes_of, sums_of
 from release.trial import FailedError
 from tests.architecture.repository import ROOT, run
 from tests.packages import environments
@@ -123,6 +124,41 @@ def test_a_release_is_tried_in_a_folder_with_a_space(monkeypatch: pytest.MonkeyP
     uv, pipx = ran
     assert uv[uv.index("--find-links") + 1] == packages
     assert shlex.split(str(pipx[pipx.index("--pip-args") + 1])) == ["--find-links", "/a clone/dist"]
+
+
+def test_the_bill_of_materials_names_its_subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program of the lock reads name and version from pyproject.toml, and gives no purl."""
+    bill, ran = tmp_path / "bill.cdx.json", list[object]()
+    subject: dict[str, str] = {}
+
+    def write(*command: object, **_: object) -> str:
+        ran.extend(command)
+        written = {"metadata": {"component": subject} if subject else {}, "components": [{"name": "one"}]}
+        bill.write_text(json.dumps(written))
+        return ""
+
+    monkeypatch.setattr(trial, "run", write)
+    with pytest.raises(FailedError, match=r"the subject of bill\.cdx\.json is \(None, None\)"):
+        trial.list_materials(Path("/programs"), Path("/all"), bill, "1.0")
+    subject |= {"name": trial.NAME, "version": "1.0"}
+    trial.list_materials(Path("/programs"), Path("/all"), bill, "1.0")
+    assert ran[ran.index("--pyproject") + 1] == ROOT / "pyproject.toml"
+    assert ran[-1] == Path("/all")
+    written = json.loads(bill.read_text())
+    assert written["metadata"]["component"] == subject | {"purl": f"pkg:pypi/{trial.NAME}@1.0"}
+    assert written["components"] == [{"name": "one"}]
+
+
+def test_the_sums_are_of_all_that_is_published(tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    published = packages / "b.whl", packages / "c.tar.gz", tmp_path / "a.cdx.json"
+    for path in published[:2]:
+        path.write_text(path.name)
+    assert sums_of(packages, tmp_path) == "".join(f"{digest(path)}  {path.name}\n" for path in published[:2])
+    (tmp_path / "NOTES-1.0.md").write_text("notes")
+    published[2].write_text("{}")
+    assert sums_of(packages, tmp_path) == "".join(f"{digest(path)}  {path.name}\n" for path in published)
 
 
 def test_each_distribution_has_the_licence() -> None:
