@@ -33,7 +33,7 @@ from a2a_bridge.cli.help import (
 )
 from a2a_bridge.cli.specification import COMMANDS
 from a2a_bridge.cli.values import Exit
-from a2a_bridge.core.extras import missing_fronts, missing_tools
+from a2a_bridge.core.extras import OtherVersionError, check_version, missing_fronts, missing_tools
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -306,6 +306,8 @@ class Commands(Group):
                 raise fail(Exit.USAGE, f"there is no command {name}", INSTEAD[name])
             missing = _ABSENT[newest]()
             raise fail(Exit.USAGE, f"{newest}: {missing.text}", missing.remedy)
+        if newest in _ABSENT:
+            _check(newest)
         return super().get_command(context, newest)
 
     def list_commands(self, _context: Any) -> list[str]:
@@ -380,11 +382,23 @@ def _load(name: str) -> Any:
     return command
 
 
+def _check(name: str) -> None:
+    """Prints an error, and ends, if the distribution with a command is ours and of another version."""
+    point = _points()[name]
+    try:
+        check_version(point.dist)
+    except OtherVersionError as error:
+        from a2a_bridge.cli.output import not_loaded
+
+        raise not_loaded(name, point, error) from None
+
+
 def _read(point: EntryPoint) -> Any:
     """What an entry point names. A command that cannot be loaded says so when it is used, and not before: it
     must not break the others.
     """
     try:
+        check_version(point.dist)
         return point.load()
     except Exception as error:  # noqa: BLE001  a module of others may raise anything
         cause = error

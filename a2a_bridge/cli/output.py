@@ -35,6 +35,7 @@ import typer
 from a2a_bridge.cli.specification import CODES, ERROR
 from a2a_bridge.cli.values import Exit
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.extras import OtherVersionError
 from a2a_bridge.core.masking import NONE_KNOWN, Secrets
 from a2a_bridge.core.options import CLIENT_PREFIX, PREFIX
 
@@ -223,6 +224,8 @@ def not_opened(error: StoreOpenError, remedy: str | None = None) -> typer.Exit:
 
 def not_loaded(what: str, point: EntryPoint, error: Exception) -> typer.Exit:
     """Prints the reason why an entry point of another distribution cannot be loaded. what: is named by it."""
+    if isinstance(error, OtherVersionError):
+        return fail(Exit.USAGE, f"{what}: {error.text}", error.remedy)
     owner = "" if point.dist is None else f"the distribution {point.dist.name} has it"
     return fail(Exit.FAILURE, f"{what} cannot be loaded: {type(error).__name__}: {error}", owner)
 

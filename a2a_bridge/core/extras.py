@@ -1,11 +1,16 @@
-"""Optional packages: loads one, or names the extra that installs it."""
+"""Optional packages: loads one, or names the extra that installs it, and rejects ours of another version."""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 DISTRIBUTION = "a2a-transport-bridge"
+#: the distribution with the commands for people
+TOOLS = f"{DISTRIBUTION}-tools"
 #: the distribution with the adapters of frameworks and the fronts
 ADAPTERS = f"{DISTRIBUTION}-adapters"
 
@@ -22,14 +27,45 @@ class MissingExtraError(ImportError):
         super().__init__(f"{self.text}: {self.remedy}")
 
 
+class OtherVersionError(ImportError):
+    """One of our distributions is not of the version of this one. text: both versions. remedy: the command
+    that installs the right one.
+    """
+
+    def __init__(self, distribution: str, version: str, ours: str) -> None:
+        self.text = (
+            f"{distribution} is version {version}, and {DISTRIBUTION} is {ours}: they work at one version"
+        )
+        self.remedy = f'pip install "{distribution}=={ours}"'
+        super().__init__(f"{self.text}: {self.remedy}")
+
+
 def missing_tools() -> MissingExtraError:
     """The distribution with the commands for people is not installed."""
-    return MissingExtraError(f"{DISTRIBUTION}-tools", "tools")
+    return MissingExtraError(TOOLS, "tools")
 
 
 def missing_fronts(package: str = ADAPTERS) -> MissingExtraError:
     """The distribution with the fronts, or a package that they need, is not installed."""
     return MissingExtraError(package, "fronts", ADAPTERS)
+
+
+def check_version(distribution: Distribution | None) -> None:
+    """Raises OtherVersionError for the tools or the adapters of another version. They use more of this
+    distribution than its stable names. pip installs such a pair, and only prints that it has done so.
+
+    distribution: has an entry point. Those of others have versions of their own.
+    """
+    if distribution is None or distribution.name not in (TOOLS, ADAPTERS):
+        return
+    from importlib.metadata import PackageNotFoundError, version  # loads the parser of email
+
+    try:
+        ours = version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return  # run from its folder, without an installation: no version is known
+    if distribution.version != ours:
+        raise OtherVersionError(distribution.name, distribution.version, ours)
 
 
 def load(module: str, extra: str) -> Any:

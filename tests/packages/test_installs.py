@@ -286,3 +286,35 @@ def test_other_distributions_add_commands_and_break_none(tmp_path: Path) -> None
     (metadata / "entry_points.txt").write_text("\n".join((f"[{GROUP}]", *lines)))
     # It looks at the variables of all commands.
     assert "no command has this variable" in said("keys", "hello", A2A_BRIDGE_ABSENT="1")[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (environments.TOOLS, ("send", "-a", "absent.py", "hi")),
+        (environments.TOOLS, ("config", "show")),
+        (
+            environments.TOOLS,
+            ("serve", str(ROOT / "examples" / "echo_agent.py"), "--ui", "--store", "memory://"),
+        ),
+        (environments.ADAPTERS, ("front", "mcp", "absent.py")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[0],
+)
+def test_tools_and_adapters_of_another_version_are_an_error(
+    name: str, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """pip prints that it has installed such a pair, and ends with 0."""
+    metadata = tmp_path / f"{name.replace('-', '_')}-9.9.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 9.9\n")
+    installed = importlib.metadata.distribution(name).read_text("entry_points.txt")
+    assert installed
+    (metadata / "entry_points.txt").write_text(installed)
+    done = run(sys.executable, "-m", "a2a_bridge", *words, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    said = " ".join(done.stderr.split())
+    ours = importlib.metadata.version(environments.BRIDGE)
+    assert done.returncode == 2, said
+    assert f"{name} is version 9.9, and {environments.BRIDGE} is {ours}" in said
+    assert f'pip install "{name}=={ours}"' in said
+    assert "Traceback" not in said
