@@ -16,7 +16,6 @@ from typing import Any, Self
 from a2a_bridge.core.errors import A2AError, Reason, internal_error
 from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.hosting.executor import Event, Run
-from a2a_bridge.hosting.limits import start_task
 from a2a_bridge.hosting.sdk.types import SdkTypes, installed_types
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -145,9 +144,9 @@ class SdkExecutor:
         context = types.request_context(run, related)
         queue = self._queue(run.task_id)
         events = queue.events
-        work = start_task(_work(call, context, queue), f"a2a sdk {run.task_id}")
-        if not work.done():
-            work.add_done_callback(queue.wake)
+        # Not at once: with many callers, all of their runs would be done in one turn of the loop.
+        work = asyncio.create_task(_work(call, context, queue), name=f"a2a sdk {run.task_id}")
+        work.add_done_callback(queue.wake)
         state = _NOTHING if run.task is None else run.task.status.state
         stateless = hub.TASK_STATE_WORKING  # the state of a status that names none
         try:
