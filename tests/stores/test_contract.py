@@ -18,7 +18,9 @@ from a2a_bridge.testing.contracts import (
 from tests.patience import PATIENCE
 
 
-class TestSqliteStore(DurableStoreContract):
+class OnSqlite:
+    """The store of a test, and a process after its death, which works on a copy of the file."""
+
     @pytest.fixture(autouse=True)
     def _file(self, sqlite_url: str, copied: Callable[[str], str]) -> None:
         self.url = sqlite_url
@@ -33,6 +35,10 @@ class TestSqliteStore(DurableStoreContract):
     async def survivor(self, store: Store) -> AsyncIterator[Store]:
         async with open_store(self.copied(self.url)) as other:
             yield other
+
+
+class TestSqliteStore(OnSqlite, DurableStoreContract):
+    pass
 
 
 class TestPostgresStore(SharedStoreContract):
@@ -68,21 +74,8 @@ class TestMemory(OutboxContract):
         yield MemoryStore()
 
 
-class TestSqlite(DurableOutboxContract):
-    @pytest.fixture(autouse=True)
-    def _somewhere(self, sqlite_url: str, copied: Callable[[str], str]) -> None:
-        self._url = sqlite_url
-        self._copied = copied
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Store]:
-        async with open_store(self._url) as store:
-            yield store
-
-    @asynccontextmanager
-    async def survivor(self, store: Store) -> AsyncIterator[Store]:
-        async with open_store(self._copied(self._url)) as other:
-            yield other
+class TestSqlite(OnSqlite, DurableOutboxContract):
+    pass
 
 
 class TestPostgres(DurableOutboxContract):
