@@ -27,7 +27,7 @@ from a2a_bridge.app.runtime import ServeOptions, serve_gateway
 from a2a_bridge.cards import Candidate
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.hosting import Run
-from a2a_bridge.hosting.limits import start_task
+from a2a_bridge.hosting.task_run import _spawn
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.protocol import Connection
 
@@ -279,7 +279,7 @@ async def measure(
     # themselves.
     factory = result.by_function.pop(_name(_Made.__call__.__code__), 0.0)
     result.frames -= factory
-    makers = (start_task.__code__, Connection._start.__code__)
+    makers = (_spawn.__code__, Connection._start.__code__)
     result.tasks = factory + sum(result.by_function.get(_name(code), 0.0) for code in makers)
     return result
 

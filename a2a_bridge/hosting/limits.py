@@ -19,12 +19,10 @@ Rules of RunLocks:
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from time import monotonic
-from typing import Any
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event_log import Timer
@@ -170,17 +168,6 @@ class RunLocks:
                 del self._locks[name]
             else:
                 self._locks[name] = lock, count - 1
-
-
-#: from Python 3.12 on, the first step of an asyncio task can be done while the task is made
-_AT_ONCE: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
-
-
-def start_task(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """Runs a coroutine in an asyncio task of this name. From Python 3.12 on, the coroutine has run up to its
-    first suspension when this returns: work that never suspends takes no turn of the loop.
-    """
-    return asyncio.Task(work, loop=asyncio.get_running_loop(), name=name, **_AT_ONCE)
 
 
 def already_ended(task_id: str) -> A2AError:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -24,7 +25,7 @@ from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.hosting.agent_content import for_agent, task_for_agent
 from a2a_bridge.hosting.executor import Run
 from a2a_bridge.hosting.executor_driver import UNFINISHED, CleanUp, EngineContext, ExecutorDriver
-from a2a_bridge.hosting.limits import RunTimer, already_ended, not_cancelable, start_task, too_late
+from a2a_bridge.hosting.limits import RunTimer, already_ended, not_cancelable, too_late
 from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.phases import HANDED_OVER, IDLE, OVER, WORKING, Phase, RunPhase
@@ -271,8 +272,8 @@ class TaskRun:
             self._turn_away()
         elif self._ender is None:
             self._phase.to(WORKING)
-            producer = self._producer = start_task(self._work(), f"a2a task {self.task_id}")
-            if producer.done():  # it started at once and never suspended
+            producer = self._producer = _spawn(self._work(), f"a2a task {self.task_id}")
+            if producer.done():  # it started eagerly (see _EAGER) and never suspended
                 self._work_done(producer)
             else:
                 producer.add_done_callback(self._work_done)
@@ -536,3 +537,11 @@ class TaskRun:
                 error = changed_hands_error()
             self.live.give_up(error)
         self._check_idle()
+
+
+#: from Python 3.12 on an asyncio task can run at once, up to its first suspension
+_EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+
+
+def _spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    return asyncio.Task(work, loop=asyncio.get_running_loop(), name=name, **_EAGER)
