@@ -219,17 +219,12 @@ class Host(Protocol):
     @property
     def address(self) -> ListenAddress:
         """The listening address; with the real port after `start`."""
-        ...
 
     async def start(self) -> None:
         """Opens the socket. Raises OSError when the address is in use or not local."""
-        ...
 
     async def drain(self, grace: float) -> None:
-        """Rejects new work, lets running calls finish for `grace` seconds, ends the rest as UNAVAILABLE,
-        closes.
-        """
-        ...
+        """Rejects new work, gives running calls `grace` seconds, ends the rest as UNAVAILABLE, closes."""
 
 
 #: (base URL the caller used for the mount, without a trailing slash) → a JSON document, or a page
@@ -262,9 +257,7 @@ Receive = Callable[[str, Mapping[str, str], ReadBody], Awaitable[int]]
 
 
 def operator_options(address: ListenAddress) -> HostOptions:
-    """Of a listener without authentication: no CORS, and on loopback no names. A web page must not learn who
-    calls.
-    """
+    """Of a listener without authentication: a web page must not learn who calls, so no CORS and no names."""
     return HostOptions(cors="", local_names=address.is_local)
 
 
@@ -274,27 +267,18 @@ class DocumentHost(Host, Protocol):
     options: HostOptions
 
     def publish(self, path: str, document: Document, variant: Variant | None = None) -> None:
-        """Serves `document` at an absolute path with ETag, Cache-Control and conditional requests.
-
-        variant: the document for requests with a query or A2A-Version; None: the same.
+        """Serves `document` at an absolute path with ETag, Cache-Control and conditional requests. variant:
+        the document for requests with a query or A2A-Version; None: the same.
         """
-        ...
 
     def front(self, page: Document) -> None:
-        """Serves an HTML page at the root to people: to GET with `Accept: text/html`. Other requests are
-        answered as without it.
-        """
-        ...
+        """Serves an HTML page at the root, to GET with `Accept: text/html` only, beside what is there."""
 
     def show(self, path: str, render: Render) -> None:
         """Serves a page at an absolute path."""
-        ...
 
     def receive(self, path: str, receive: Receive) -> None:
-        """Calls `receive` for every POST below an absolute path; the response is its status without a
-        body.
-        """
-        ...
+        """Calls `receive` for each POST below an absolute path; the response is its status without a body."""
 
 
 HostT = TypeVar("HostT", bound=Host)
@@ -309,7 +293,6 @@ class Binding(Protocol, Generic[HostT]):
 
     def host(self, address: ListenAddress, options: HostOptions) -> HostT:
         """A host for this binding, not started yet."""
-        ...
 
     def mount(self, host: HostT, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
         """Attaches a server side at `path` ("" for the root; bindings without paths ignore it).
@@ -317,7 +300,6 @@ class Binding(Protocol, Generic[HostT]):
         Only dialects with a form for this kind are served; they may share addresses, see dialects.detect. To
         be called before `start` only.
         """
-        ...
 
     def dial(
         self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
@@ -325,7 +307,6 @@ class Binding(Protocol, Generic[HostT]):
         """A client side. Entering it does not connect; a failed connection is A2AError UNAVAILABLE with
         `metadata["phase"] == "connect"`: the agent has not seen the call.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,10 +337,7 @@ def module_name(kind: str) -> str:
 
 
 def find(kind: str) -> Binding[Any]:
-    """The binding of a kind: the folder of that name first, then an entry point of that name.
-
-    Raises LookupError naming what exists.
-    """
+    """The binding of a kind: its folder, else an entry point. Raises LookupError that names all kinds."""
     name = module_name(kind)
     target = f"{PACKAGE}.{name}"
     if name:
@@ -401,10 +379,8 @@ def asgi_host(
     close: Callable[[float], Awaitable[None]] | None = None,
     grace: float = 10.0,
 ) -> ApplicationHost:
-    """A host that is an ASGI application.
-
-    startup: called once before the first request, or at the lifespan's startup. close: called with `grace`
-    (seconds) at the end of the lifespan.
+    """A host that is an ASGI application. startup: called once before the first request, or at the lifespan's
+    startup. close: called with `grace` (seconds) at the end of the lifespan.
     """
     module = importlib.import_module(f"{PACKAGE}._http.asgi")
     return cast("ApplicationHost", module.AsgiHost(options, startup=startup, close=close, grace=grace))
@@ -434,9 +410,8 @@ def grpc_attach(
     authenticate: Authenticate | None = None,
     permit: Permit | None = None,
 ) -> None:
-    """Adds the gRPC service of every known version to a grpc.aio server of the application.
-
-    rejection, authenticate, permit: see HostOptions; `rejection` is for the health service.
+    """Adds the gRPC service of every known version to a grpc.aio server of the application. rejection (for
+    the health service), authenticate, permit: see HostOptions.
     """
     module = importlib.import_module(f"{PACKAGE}.grpc.host")
     dialects = [dialect for dialect in KNOWN if dialect.form(GRPC) is not None]

@@ -38,9 +38,8 @@ _FULL = "the server has reached its memory limit, and this response of the agent
 
 
 class InWork:
-    """Bytes of large documents in work: requests until they are answered, responses until they are sent.
-
-    Servers and clients count them; every account includes them.
+    """Bytes of large requests until they are answered, and of large responses until they are sent. Servers
+    and clients count them; every account includes them.
     """
 
     def __init__(self) -> None:
@@ -75,10 +74,8 @@ class HoldsInWork:
 
 
 class Arriving(HoldsInWork):
-    """The bytes of a response that has not arrived as a whole. They count as in work.
-
-    account: may have a response ended; None: nothing limits them together. end: ends the wait for more bytes
-    with an error.
+    """The bytes of a response that has not arrived as a whole, which count as in work. account: may have it
+    ended; None: nothing limits them together. end: ends the wait for more bytes with an error.
     """
 
     __slots__ = ("_account", "_end")
@@ -94,9 +91,7 @@ class Arriving(HoldsInWork):
         return self._held
 
     def resize(self, size: int) -> None:
-        """Sets the number of bytes. Raises RESOURCE_EXHAUSTED if the account is full and this response holds
-        the most of those that arrive.
-        """
+        """Sets the bytes. Raises RESOURCE_EXHAUSTED if the account is full and this response the largest."""
         grown = size - self._held
         self.hold(grown)
         if self._account is not None and grown > 0:
@@ -119,11 +114,9 @@ class Idle(Protocol):
     @property
     def idle(self) -> int:
         """Bytes of this data."""
-        ...
 
     def give_up(self, wanted: int, /) -> None:
         """Frees at least `wanted` bytes, or all, and reports that to the account."""
-        ...
 
 
 class MemoryAccount:
@@ -302,9 +295,7 @@ _TABLES: WeakKeyDictionary[MemoryAccount, Tables] = WeakKeyDictionary()
 
 
 class Table(Generic[K, V]):
-    """Entries in LRU order. most: of them; most_bytes: of all. on_drop: is called with the key and the value
-    of an entry that goes because of a limit.
-    """
+    """Entries in LRU order, within both limits. on_drop: gets the entries that go because of a limit."""
 
     def __init__(
         self,

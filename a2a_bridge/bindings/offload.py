@@ -55,9 +55,8 @@ def start_in_worker(function: Callable[..., T], *arguments: Any) -> asyncio.Futu
 
 
 async def needs_worker(body: bytes, most: int, cls: type[Message] | None = None) -> bool:
-    """Whether a document is decoded in a thread. cls: the message in protobuf bytes; None for JSON.
-
-    most: largest number of values; 0: no limit. Raises REQUEST_TOO_LARGE.
+    """Whether a document is decoded in a thread. cls: the message in protobuf bytes; None for JSON. most:
+    largest number of values; 0: no limit. Raises REQUEST_TOO_LARGE.
     """
     if len(body) <= SMALL:
         return False
@@ -83,10 +82,7 @@ async def response_needs_worker(body: bytes, most: int, cls: type[Message] | Non
 
 
 async def run(write: Callable[..., T], *arguments: Any, large: bool) -> T:
-    """Encodes on the loop, or in a worker for a long message. `write` may be started twice.
-
-    large: whether the message is known to be large.
-    """
+    """Encodes on the loop, or in a worker if the message is long or `large`. `write` may be started twice."""
     if large:
         return await run_in_worker(write, *arguments)
     try:
@@ -96,9 +92,8 @@ async def run(write: Callable[..., T], *arguments: Any, large: bool) -> T:
 
 
 def encode(write: Callable[..., bytes], *arguments: Any, large: bool = False) -> bytes | Awaitable[bytes]:
-    """The encoded message, or for a long one an awaitable of it. `write` may be started twice.
-
-    large: whether the message is known to be large. Nobody changes the message meanwhile: see `core.service`.
+    """The encoded message, or for a long one an awaitable of it. `write` may be started twice. large: whether
+    it is known to be large. Nobody changes it meanwhile: see `core.service`.
     """
     if large:
         return run_in_worker(write, *arguments)

@@ -39,17 +39,15 @@ _WEIGHT = 0
 
 
 def json_bound(text: bytes) -> int:
-    """An upper bound of the number of values in JSON text: each value follows a comma, or the bracket that
-    opens a container. Exact for text with few strings, however long they are.
+    """An upper bound of the number of values in JSON text: each follows a comma or an opening bracket. Exact
+    for text with few strings, however long they are.
     """
     found = _outside_of_strings(text)
     return 1 + text.count(b",") + text.count(b"[") + text.count(b"{") if found is None else found
 
 
 def _outside_of_strings(text: bytes) -> int | None:
-    """The count from string to string. A search for the next quote is ten times faster than a count. None for
-    text with more than _QUOTES quotes.
-    """
+    """A count from string to string: a search for a quote is ten times faster. None above _QUOTES quotes."""
     found, at = 1, 0
     opening = True
     for _ in range(_QUOTES):
@@ -71,9 +69,8 @@ def _outside_of_strings(text: bytes) -> int | None:
 
 
 def json_values(text: bytes, most: int) -> int:
-    """The number of values in JSON text; some number above `most` if there are more.
-
-    An empty list or object counts as two. For text that is not JSON the result is arbitrary.
+    """The number of values in JSON text; some number above `most` if there are more. An empty list or object
+    counts as two. For other text the result is arbitrary.
     """
     bound = len(text) // _SHORTEST + 1
     if bound > most:
@@ -105,9 +102,8 @@ def json_values(text: bytes, most: int) -> int:
 
 
 def protobuf_values(cls: type[Message], wire: bytes, most: int) -> int:
-    """The number of values in the bytes of a message; some number above `most` if there are more.
-
-    For bytes that are not such a message the result is arbitrary.
+    """The number of values in the bytes of a message; some number above `most` if there are more. For other
+    bytes the result is arbitrary.
     """
     bound = len(wire) // _SHORTEST + 1
     if bound <= most:
@@ -190,9 +186,7 @@ METER = _Meter()
 
 
 def within_budget(write: Callable[..., T], *arguments: Any) -> T:
-    """The result of `write` for the arguments. Raises LengthyError if it encodes more than
-    ALLOWANCE values.
-    """
+    """The result of `write`. Raises LengthyError if it encodes more than ALLOWANCE values."""
     METER.left = ALLOWANCE
     try:
         return write(*arguments)

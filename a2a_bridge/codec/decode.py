@@ -151,10 +151,7 @@ def decoder(cls: type[M], *, keeps: bool = False) -> Callable[[Json], M]:
 
 
 def decode_bytes(cls: type[M], data: bytes | str) -> M:
-    """Decodes a message from JSON text.
-
-    Raises `JsonSyntaxError` or `DecodeError`.
-    """
+    """Decodes a message from JSON text. Raises `JsonSyntaxError` or `DecodeError`."""
     return decoder(cls)(loads(data))
 
 
@@ -385,9 +382,7 @@ class _Generator:
             line("return out")
 
     def members(self, fields: list[FieldPlan]) -> None:
-        """One field, or the fields of a oneof: the first present one is used, and a second one makes the
-        count wrong.
-        """
+        """One field, or those of a oneof: the first present one is used; a second makes the count wrong."""
         line, block = self.source.line, self.source.block
         field, *others = fields
         if field.takes_null:

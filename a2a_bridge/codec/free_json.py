@@ -38,9 +38,7 @@ def contents(message: Message) -> Iterator[tuple[str, Any]]:
 
 
 def fill_nulls(wire: bytes, message: Message) -> None:
-    """Replaces each Value without a kind by null, in a message parsed from bytes: Java writes null
-    like this.
-    """
+    """Replaces each Value without a kind by null, in a message parsed from bytes, as Java writes it."""
     # `find` and not `in`, which first tries its left side as a number and costs several times the search.
     if wire.find(_KINDLESS_MEMBER) >= 0 or wire.find(_KINDLESS_ITEM) >= 0 or wire.find(_KINDLESS_PART) >= 0:
         for _, content in contents(message):
@@ -117,9 +115,7 @@ def too_deep(message: Message) -> list[str]:
 
 
 def path_of_depth(cls: type[Message], wire: bytes) -> str | None:
-    """The path at which bytes that protobuf rejects are nested too deeply; None if they have
-    another error.
-    """
+    """The path where bytes that protobuf rejects are nested too deeply; None for another error."""
     waiting: list[tuple[Any, str, int, int, int]] = [(cls.DESCRIPTOR, "", 0, 0, len(wire))]
     steps = 0
     while waiting and steps < _STEPS:
@@ -192,9 +188,7 @@ def _reads(cls: type[Message], wire: bytes, wrappers: int) -> bool:
 
 @cache
 def _wrappers() -> int:
-    """The number of messages around content with which protobuf parses all content within the limit, and
-    little more.
-    """
+    """The number of messages around content with which protobuf just parses all content within the limit."""
     tree: Any = 1
     for _ in range(_SURE // structs.ARRAY_LEVELS):
         tree = [tree]

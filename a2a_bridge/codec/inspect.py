@@ -136,9 +136,7 @@ def _scalar_problem(field: FieldPlan, value: Json) -> str | None:
 
 
 def free_findings(value: Any, path: str, levels: int) -> Iterator[Finding]:
-    """Errors inside a Struct or a Value: it may hold any JSON up to the depth limit, with numbers that
-    doubles hold.
-    """
+    """Errors in a Struct or Value: it holds any JSON up to the depth limit, with numbers of doubles."""
     match value:
         case None | bool():
             return

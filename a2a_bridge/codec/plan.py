@@ -24,10 +24,8 @@ from a2a_bridge.pb._pool import POOL
 
 
 class Source:
-    """Lines at a current indentation. They can use `names`, and their definitions are added there.
-
-    Generators keep one dict of names permanently, so that a message type that is part of several is compiled
-    once.
+    """Lines at a current indentation. They can use `names`, and their definitions are added there. Generators
+    keep one dict of names, so that a message type that is part of several is compiled once.
     """
 
     def __init__(self, names: dict[str, Any]) -> None:
@@ -61,9 +59,7 @@ class Source:
 
 
 def attribute(name: str) -> str:
-    """The field of this name of the object called `message`. Some protobuf fields are Python
-    keywords: `from`.
-    """
+    """The field of this name of `message`. Some protobuf fields are Python keywords: `from`."""
     return f'getattr(message, "{name}")' if iskeyword(name) else f"message.{name}"
 
 
@@ -204,10 +200,7 @@ BUILDING = threading.RLock()
 
 
 def plan_of(cls: type[Message]) -> MessagePlan:
-    """The plan of a message class, made once.
-
-    Raises TypeError if the class or a nested one has a field for which the codec has no rule.
-    """
+    """The plan of a message class, made once. Raises TypeError for a field, also within, without a rule."""
     descriptor: Any = cls.DESCRIPTOR
     with BUILDING:
         plans = dict(_PLANS)

@@ -27,9 +27,8 @@ _NEVER_MISSED = {FieldKind.BOOL, FieldKind.INTEGER}
 
 
 def missing_required(message: Message) -> list[str]:
-    """The JSON paths of REQUIRED members that are absent, also inside the sub-messages that are set.
-
-    A part without content is reported by its own path, such as `message.parts[0]`.
+    """The JSON paths of REQUIRED members that are absent, also inside the sub-messages that are set. A part
+    without content is reported by its own path, such as `message.parts[0]`.
     """
     check = _CHECKERS.get(type(message))
     return compile_required(type(message))(message) if check is None else check(message)

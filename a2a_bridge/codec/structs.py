@@ -55,10 +55,8 @@ Write = Callable[[Any, int], str]
 
 
 class Rounded:
-    """The count of numbers that were rounded to a double in this process.
-
-    `on_first`, if set, is called once, with the field path of the first one; the path is empty if it is
-    unknown.
+    """The count of numbers that were rounded to a double in this process. `on_first`, if set, is called once,
+    with the field path of the first one; empty if that is unknown.
     """
 
     def __init__(self) -> None:
@@ -95,10 +93,8 @@ def nearest(number: int) -> float:
 
 
 def writers(to_double: Callable[[int], float]) -> tuple[Write, Write, Write]:
-    """The functions that write the bodies of Struct, Value and ListValue.
-
-    They take the JSON value and the remaining number of levels, and raise `Irregular` for values that are not
-    JSON or are nested too deeply.
+    """The functions that write the bodies of Struct, Value and ListValue. They take JSON and the number of
+    levels that are left, and raise `Irregular` for values that are not JSON or are nested too deeply.
     """
 
     def struct(members: Any, levels: int) -> str:
@@ -191,9 +187,8 @@ def _number_items(items: list[float], to_double: Callable[[int], float]) -> str:
 
 
 def number(double: float) -> int | float:
-    """The JSON form of a double: 7.0 as 7; -0.0, fractions and numbers beyond 64 bits unchanged.
-
-    Raises ValueError for NaN and infinity, which JSON cannot express.
+    """The JSON form of a double: 7.0 as 7; -0.0, fractions and numbers beyond 64 bits unchanged. Raises
+    ValueError for NaN and infinity, which JSON cannot express.
     """
     if double.is_integer():
         if double == 0 and copysign(1, double) < 0:

@@ -44,9 +44,7 @@ class DecodeError(ValueError):
 
 
 class EncodeError(ValueError):
-    """The message holds content that JSON cannot express: NaN, infinity, a date outside the years
-    1 to 9999.
-    """
+    """The message holds content that JSON cannot express: NaN, infinity, a year beyond 1 to 9999."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}" if path else problem)
@@ -85,9 +83,8 @@ _BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?+|[\[\]{}]', re.DOTALL)
 
 
 class ExactFloat(float):
-    """A number with its original text, which may be more precise than a double.
-
-    `text` is a JSON number. It may be an integer: one of thousands of digits, which Python does not parse.
+    """A number with its original text, which may be more precise than a double. `text` is a JSON number,
+    perhaps an integer of thousands of digits, which Python does not parse.
     """
 
     __slots__ = ("text",)
@@ -104,10 +101,8 @@ class ExactFloat(float):
 
 
 def loads(data: bytes | bytearray | memoryview | str) -> Json:
-    """Parses one JSON document.
-
-    Integers outside -2^63 … 2^64-1 become doubles (see `loads_exact`).
-    Raises `JsonSyntaxError` for everything that RFC 8259 does not allow.
+    """Parses one JSON document. Integers outside -2^63 … 2^64-1 become doubles (see `loads_exact`). Raises
+    `JsonSyntaxError` for everything that RFC 8259 does not allow.
     """
     try:
         tree: Json = orjson.loads(data)
@@ -212,9 +207,7 @@ _COMMA, _COLON = map(_Text, ",:")
 
 
 def _thorough(data: bytes | bytearray | memoryview | str) -> Json:
-    """Parses with the standard library, which follows RFC 8259 strictly once NaN and infinities
-    are rejected.
-    """
+    """Parses with the standard library: strictly RFC 8259 once NaN and infinities are rejected."""
     try:
         text = data if isinstance(data, str) else bytes(data).decode()
     except UnicodeDecodeError:

@@ -61,10 +61,7 @@ def folded_names(names: Iterable[str]) -> frozenset[str]:
 
 
 def kept_members(tree: JsonObject, names: Container[str], alike: Container[str]) -> str:
-    """The wire text of the members of an object that are not among the names; empty for none.
-
-    alike: `folded_names` of the names.
-    """
+    """The wire text of an object's unknown members; empty for none. alike: `folded_names` of the names."""
     unknown: Json = {
         name: value for name, value in tree.items() if name not in names and folded(name) not in alike
     }

@@ -27,9 +27,7 @@ _CACHED = 1 << 14
 
 
 class _Varints(dict[int, str]):
-    """Varints by number, made on demand; varints of one or two bytes are cached. Negative numbers
-    take ten bytes.
-    """
+    """Varints by number; those of one or two bytes are cached. Negative numbers take ten bytes."""
 
     def __missing__(self, number: int) -> str:
         rest = number & 0xFFFF_FFFF_FFFF_FFFF
@@ -54,9 +52,7 @@ def tag(number: int, wire_type: int) -> str:
 
 
 def read_varint(wire: bytes, at: int, end: int) -> tuple[int, int]:
-    """The number at a position, and the position after it. Lenient: a truncated varint is accepted
-    as a number.
-    """
+    """The number at a position, and the position after it. A truncated varint counts as a number."""
     number = shift = 0
     while at < end and shift < 64:
         byte = wire[at]
@@ -126,9 +122,8 @@ def integer(value: Json, low: int, high: int) -> int:
 
 
 def enum_number(value: Json, plan: EnumPlan) -> int:
-    """The number of an enum value given by name or by number; numbers that the enum does not have are kept.
-
-    A name may be in lower case, with hyphens, and with either variant of "canceled".
+    """The number of an enum value from its name or number, which the enum need not have. A name may be in
+    lower case, with hyphens, and with either variant of "canceled".
     """
     if type(value) is str:
         name = value.upper().replace("-", "_")

@@ -1,6 +1,4 @@
-"""Addresses: of a listener, and of the peers with trusted headers. Supervisors and `--help` load this
-module, so it needs no protobuf.
-"""
+"""Addresses of listeners and of trusted peers. Supervisors and `--help` load it, so it needs no protobuf."""
 
 from __future__ import annotations
 
@@ -51,10 +49,7 @@ def is_address(host: str) -> bool:
 
 
 class Trust:
-    """The peers whose forwarded headers are trusted: addresses, networks, or "*" for all.
-
-    Raises ValueError for any other entry.
-    """
+    """Peers with trusted headers: addresses, networks, or "*" for all. Raises ValueError for others."""
 
     def __init__(self, entries: tuple[str, ...]) -> None:
         self._trusts_all = "*" in entries

@@ -63,9 +63,7 @@ def _unsupported_error(call: Call[Any, Any]) -> A2AError:
 
 
 def service_of(agent: object) -> Service:
-    """The service of an agent whose methods are named as in METHODS. Calls of methods that it lacks are
-    rejected with UNSUPPORTED_OPERATION.
-    """
+    """The service of an agent with methods named as in METHODS; others are UNSUPPORTED_OPERATION."""
     return _AgentService(agent)
 
 
@@ -85,10 +83,8 @@ def _call(operation: Operation[Req, Res], request: Req, context: CallContext | N
 
 
 class Client:
-    """A service as eleven methods, for callers.
-
-    The context is optional; by default a fresh one is used. The streams yield messages; `service.stream`
-    yields the events with their ids.
+    """A service as eleven methods, for callers. Without a context, a fresh one is used. Streams yield
+    messages; `service.stream` yields the events with their ids.
     """
 
     def __init__(self, service: Service) -> None:
@@ -111,9 +107,7 @@ class Client:
         return messages_of(self.service.stream(_call(ops.SEND_STREAMING_MESSAGE, request, context)))
 
     async def get_task(self, request: hub.GetTaskRequest, context: CallContext | None = None, /) -> hub.Task:
-        """The task with an id (spec 3.1.3). Raises A2AError, TASK_NOT_FOUND for a task that the caller may
-        not see.
-        """
+        """The task with an id (spec 3.1.3). Raises A2AError, TASK_NOT_FOUND for one a caller may not see."""
         return await self.service.unary(_call(ops.GET_TASK, request, context))
 
     async def list_tasks(
@@ -139,9 +133,7 @@ class Client:
     async def create_task_push_notification_config(
         self, request: hub.TaskPushNotificationConfig, context: CallContext | None = None, /
     ) -> hub.TaskPushNotificationConfig:
-        """Registers a webhook for the events of a task; returns it with its id (spec 3.1.7). Raises
-        A2AError.
-        """
+        """Registers a webhook for a task's events; returns it with its id (spec 3.1.7). Raises A2AError."""
         return await self.service.unary(_call(ops.CREATE_PUSH_CONFIG, request, context))
 
     async def get_task_push_notification_config(

@@ -40,9 +40,7 @@ LEFT_OUT_PARAMETER = "x-a2a-bridge-left-out"
 
 
 def left_out(reply: dict[str, str], count: int) -> None:
-    """Adds to the number of tasks missing from a list. Agents behind a gateway may have counted
-    some already.
-    """
+    """Adds to the number of tasks missing from a list, which agents behind a gateway may have begun."""
     if count:
         before = reply.get(LEFT_OUT_PARAMETER, "")
         reply[LEFT_OUT_PARAMETER] = str(
@@ -77,9 +75,8 @@ def entries_of(value: str) -> tuple[str, ...]:
 
 
 def relayable(parameters: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The parameters of a peer that every binding can forward, and the names of parameters that lost content.
-
-    Only printable ASCII can be forwarded. In a list of extensions only the affected entries are dropped.
+    """The parameters of a peer that every binding can forward, which are printable ASCII, and the names of
+    those that lost content. A list of extensions only loses the affected entries.
     """
     if all(value.isascii() and value.isprintable() for value in parameters.values()):
         return parameters, []

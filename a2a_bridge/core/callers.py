@@ -20,10 +20,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def parameter_of(header: str) -> str:
-    """The parameter of a header that identifies callers: its name in lower case.
-
-    Raises ValueError for a text that is no name.
-    """
+    """The parameter of a header that identifies callers, in lower case. Raises ValueError for no name."""
     if not _HEADER_NAME.fullmatch(header):
         raise ValueError(f"{header!r} is no name of a header")
     return header.lower()

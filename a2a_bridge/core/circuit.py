@@ -111,10 +111,7 @@ class Circuits:
         circuit.begun_at = self._now()
 
     def end(self, target: str, target_works: bool | None) -> bool:
-        """Counts a finished request. target_works: whether the target works; None if that is unknown.
-
-        Returns True if the circuit has just opened.
-        """
+        """Counts a finished request. target_works: None if unknown. True if the circuit has just opened."""
         circuit = self._circuits[target]
         circuit.in_flight -= 1
         tripped = False
@@ -153,9 +150,7 @@ class Circuits:
         return min(times, default=None)
 
     def _is_stale(self, circuit: _Circuit) -> bool:
-        """True if the last failure is too old to tell anything: no attempt can have been waiting all that
-        time.
-        """
+        """True if the last failure is too old to count: no attempt can have waited all that time."""
         return circuit.failed_at is not None and self._now() - circuit.failed_at > self._longest + SLACK
 
     def _forget_one(self) -> None:

@@ -206,9 +206,7 @@ def _carriable(text: str) -> str:
 
 
 def invalid_params(field: str, description: str) -> A2AError:
-    """INVALID_PARAMS with one violation; the message names the field (an empty `field` is the
-    whole request).
-    """
+    """INVALID_PARAMS with one violation; the message names the field (empty: the whole request)."""
     text = f"{field}: {description}" if field else description
     return A2AError(Reason.INVALID_PARAMS, text, violations=(Violation(field, description),))
 
@@ -225,9 +223,7 @@ def task_not_found(task_id: str) -> A2AError:
 
 
 def cause_of(error: A2AError) -> str:
-    """The message of an error with its notes, for logs and operators. Notes name addresses and repeat what a
-    peer wrote, so they never reach a caller.
-    """
+    """The message with the notes, for logs and operators only: notes have addresses, and texts of peers."""
     return "; ".join((error.message, *getattr(error, "__notes__", ())))
 
 
@@ -246,10 +242,7 @@ def internal_error() -> A2AError:
 
 
 class OwnerLostError(A2AError):
-    """The called replica is dead, or no longer holds the lease on the task.
-
-    To callers: UNAVAILABLE.
-    """
+    """The called replica is dead, or no longer holds the task's lease. To callers: UNAVAILABLE."""
 
     def __init__(self) -> None:
         text = "the replica that worked on the task is gone; try again"

@@ -351,10 +351,7 @@ class EventLog(Generic[E]):
 
 
 class LogReader(Generic[E]):
-    """One position in a log.
-
-    position: the number of the event before the first one of the last `take`.
-    """
+    """One position in a log. position: the number of the event before the first of the last `take`."""
 
     __slots__ = ("_error", "_limit", "_log", "_next", "_old", "_open", "position")
 

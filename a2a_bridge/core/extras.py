@@ -16,10 +16,7 @@ ADAPTERS = f"{DISTRIBUTION}-adapters"
 
 
 class MissingExtraError(ImportError):
-    """A package of an extra is not installed. text: the package. remedy: the command that installs it.
-
-    distribution: the one with the extra.
-    """
+    """A package of an extra of a distribution is missing. text: the package. remedy: the command for it."""
 
     def __init__(self, package: str, extra: str, distribution: str = DISTRIBUTION) -> None:
         self.text = f"this needs {distribution}[{extra}], the package {package}"
@@ -28,9 +25,7 @@ class MissingExtraError(ImportError):
 
 
 class OtherVersionError(ImportError):
-    """One of our distributions is not of the version of this one. text: both versions. remedy: the command
-    that installs the right one.
-    """
+    """One of our distributions has another version. text: both. remedy: the command for the right one."""
 
     def __init__(self, distribution: str, version: str, ours: str) -> None:
         self.text = (

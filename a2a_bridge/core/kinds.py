@@ -31,9 +31,7 @@ def check_values(owner: str, values: Mapping[str, Any], kinds: Kinds) -> None:
 
 
 def check_items(owner: str, values: Mapping[str, Any], kinds: Kinds) -> None:
-    """Raises TypeError for the first argument that is no sequence, or has an item of another type. A mapping
-    is checked by its values.
-    """
+    """Raises TypeError for an argument that is no sequence or mapping, or has a value of another type."""
     for name, (types, example) in kinds.items():
         value = values[name]
         items = value.values() if isinstance(value, Mapping) else value

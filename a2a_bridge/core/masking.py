@@ -38,9 +38,7 @@ def mask(name: str, value: str, secret: Collection[str] = ()) -> str:
 
 
 def without_query_secrets(text: str) -> str:
-    """A text with a URL, or its path, without the values of members of the query whose names say that they
-    are credentials.
-    """
+    """A text with a URL or path, without values of the query whose names say that they are credentials."""
     return NONE_KNOWN.head(text)
 
 
@@ -51,9 +49,7 @@ def without_query_values(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """Credentials that are known. names: of headers and of members of queries, in lower case, that hold some;
-    values: the credentials themselves.
-    """
+    """Known credentials: names of headers and query members that hold some, in lower case, and values."""
 
     names: frozenset[str] = frozenset()
     values: frozenset[str] = frozenset()

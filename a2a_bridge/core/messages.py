@@ -43,8 +43,8 @@ def raw_part(raw: bytes, *, filename: str = "", media_type: str = "") -> hub.Par
 
 
 def data_part(data: Any, **members: Any) -> hub.Part:
-    """A part with a JSON value: anything that `json.dumps` accepts, such as tuples, enums of str or int, and
-    subclasses of dict. Raises codec.DecodeError if `data` is not JSON.
+    """A part with JSON: all that `json.dumps` accepts, also tuples, enums of str or int, subclasses of dict.
+    Raises codec.DecodeError for anything else.
     """
     try:
         value = _decode_value(data)
@@ -62,9 +62,7 @@ def data_part(data: Any, **members: Any) -> hub.Part:
 
 
 def part_of(content: Any) -> hub.Part:
-    """A part from a Python value: a Part, str (text), bytes, bytearray or memoryview (raw), or any JSON value
-    (data).
-    """
+    """A part from a Part, str (text), bytes, bytearray or memoryview (raw), or any JSON value (data)."""
     if isinstance(content, hub.Part):
         return content
     if isinstance(content, str):
@@ -83,7 +81,6 @@ def part_of(content: Any) -> hub.Part:
 
 def parts_of(content: Any, name: str = "") -> list[hub.Part]:
     """The parts of a Python value: one for each item of a list with Parts, which cannot be JSON; else one.
-
     name: of a file; bytes get its media type.
     """
     if isinstance(content, (list, tuple)) and any(isinstance(one, hub.Part) for one in content):
@@ -119,9 +116,7 @@ def message(
 
 
 def text_of(source: hub.Message | hub.Artifact | hub.Task | Iterable[hub.Part]) -> str:
-    """The joined text parts. Of a task: the text of its artifacts, or of its status message if
-    they have none.
-    """
+    """The joined text parts. Of a task: of its artifacts, or of its status message without any."""
     if isinstance(source, hub.Task):
         if source.artifacts:
             return "".join(text_of(artifact) for artifact in source.artifacts)
@@ -147,9 +142,7 @@ def is_interrupted(state: hub.TaskState) -> bool:
 
 
 def payload_of(response: Any) -> Any:
-    """What a response or an event holds: a task, a message or an update; a task itself. None for nothing, and
-    for responses of other operations.
-    """
+    """The task, message or update in a response or event; a task itself; None for others and for nothing."""
     if isinstance(response, (hub.SendMessageResponse, hub.StreamResponse)):
         which = response.WhichOneof("payload")
         return None if which is None else getattr(response, which)
@@ -172,9 +165,7 @@ def context_id_of(response: Any) -> str:
 
 def rename(message: Any, tasks: Callable[[str], str] = str, contexts: Callable[[str], str] = str) -> None:
     """Gives the tasks and contexts in a response, an event or a push notification config other names, in
-    place.
-
-    tasks, contexts: the new name for a name. A message without a task or a context stays without it.
+    place. tasks, contexts: the new name for a name; a message without one stays without it.
     """
     if isinstance(message, hub.TaskPushNotificationConfig):
         message.task_id = tasks(message.task_id)

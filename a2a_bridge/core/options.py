@@ -151,9 +151,7 @@ def of(group: type, name: str, /, **changes: Any) -> Any:
 
 
 def taken(group: type, options: Any) -> dict[str, Any]:
-    """The values that a command has of the options of a class of the library, by the names there and with the
-    types there.
-    """
+    """The values that a command has for a class of the library, with its names and its types."""
     declared: type = type(options)
     defaults: dict[str, Any] = {one.name: one.default for one in fields(group)}
     found = {}
@@ -189,9 +187,8 @@ def required(explanation: str, metavar: str | None = None) -> Any:
 
 
 def table(default: Callable[[], _T], explanation: str, *, live: bool = False) -> _T:
-    """An option that only a configuration file can have: tables by name, or a list.
-
-    default: makes the value of an option that is not given. explanation and live: as for `flag`.
+    """An option of configuration files only: tables by name, or a list. default: makes the value of an option
+    that is not given. explanation and live: as for `flag`.
     """
     described = _Description(explanation, live=live, is_flag=False)
     made: _T = field(default_factory=default, metadata={_KEY: described})

@@ -83,10 +83,8 @@ def history_limit(source: Any, path: str) -> int | None:
 
 
 class PageTokens:
-    """Issues tokens and reads them back.
-
-    key: the secret of this issuer. Tokens stay valid after a restart only with the same key; without a key a
-        random one is made.
+    """Issues tokens and reads them back. key: the secret of this issuer, without which a random one is made:
+    tokens stay valid after a restart only with the same key.
     """
 
     def __init__(self, key: bytes = b"") -> None:
@@ -122,9 +120,8 @@ class PageTokens:
 
 
 class TaskPageFiller:
-    """Fills a page with tasks, up to PAGE_BYTES; a larger task is alone on its page.
-
-    artifacts: whether they are included. history_length: the newest messages to include; None for all.
+    """Fills a page with tasks, up to PAGE_BYTES; a larger task is alone on its page. artifacts: whether they
+    are included. history_length: the newest messages to include; None for all.
     """
 
     def __init__(self, *, artifacts: bool, history_length: int | None) -> None:
@@ -134,9 +131,7 @@ class TaskPageFiller:
         self._left = PAGE_BYTES
 
     def add(self, task: hub.Task) -> bool:
-        """Adds a task without the parts that are not wanted, which it removes. False if it does not fit: the
-        page ends before it.
-        """
+        """Adds a task, whose unwanted parts it removes. False if it does not fit: the page ends before it."""
         if not self._artifacts:
             task.ClearField("artifacts")
         cut_history(task, self._history_length)
@@ -166,9 +161,7 @@ P = TypeVar("P", hub.ListTasksResponse, hub.ListTaskPushNotificationConfigsRespo
 
 
 class EndlessListError(A2AError):
-    """INVALID_AGENT_RESPONSE for a list without an end. token: of the page where the list can go on; empty
-    for a list that begins again.
-    """
+    """INVALID_AGENT_RESPONSE for an endless list. token: of the next page; empty if it begins again."""
 
     def __init__(self, text: str, token: str = "") -> None:
         super().__init__(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)

@@ -53,9 +53,8 @@ def is_id(text: str) -> bool:
 
 
 def resume_id(context: CallContext) -> str:
-    """The id after which a subscription resumes; empty if it starts with a snapshot.
-
-    Raises INVALID_PARAMS naming `Last-Event-ID` for text that cannot be an id.
+    """The id after which a subscription resumes; empty if it starts with a snapshot. Raises INVALID_PARAMS
+    naming `Last-Event-ID` for text that cannot be an id.
     """
     parameters = context.parameters
     if not parameters:
@@ -93,9 +92,7 @@ def count_on(first: str) -> Iterator[str]:
 
 
 def mark_gap(task: hub.Task, after: str, id_: str) -> None:
-    """Annotates a snapshot in place: events after `after` are lost, and it includes the events up
-    to `id_`.
-    """
+    """Annotates a snapshot in place: events after `after` are lost, and it includes those to `id_`."""
     mark = task.metadata.fields[RESUME_URI].struct_value.fields
     mark["gap"].bool_value = True
     mark["after"].string_value = after
@@ -128,9 +125,7 @@ def offers_resume(card: hub.AgentCard) -> bool:
 
 
 def offer_resume(card: hub.AgentCard) -> hub.AgentCard:
-    """The card with the extension: a copy, unless it has the extension already or its agent does
-    not stream.
-    """
+    """The card with the extension: a copy, unless it has it already or its agent does not stream."""
     if not card.capabilities.streaming or offers_resume(card):
         return card
     offering = hub.AgentCard()

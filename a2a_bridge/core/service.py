@@ -58,9 +58,7 @@ Opening = Callable[[], Awaitable[tuple[Event, Events] | None]]
 
 
 class HandedOver(AsyncGenerator[Event, None]):
-    """A stream of a service that has work to do only before the first event. After it the inner stream is
-    read directly, without a frame in between.
-    """
+    """A stream with work to do only before the first event. The inner stream is read directly after it."""
 
     __slots__ = ("__weakref__", "_opening", "inner")
 
@@ -121,11 +119,9 @@ class Service(Protocol):
         Usually an `async def`. A middleware that only looks at the request returns the coroutine of the
         service inside, so that no frame of its own stays in the way of the response.
         """
-        ...
 
     def stream(self, call: Call[Any, Any], /) -> Events:
         """Answers a streaming operation. The generator raises A2AError when iterated."""
-        ...
 
 
 Middleware = Callable[[Service], Service]

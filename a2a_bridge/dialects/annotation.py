@@ -93,8 +93,7 @@ def by_state(update: hub.TaskStatusUpdateEvent) -> bool:
 
 def finality(dialect: Dialect, binding: str = JSONRPC.name) -> Finality:
     """The finality test of a dialect: the annotation of the event, else the rule of the dialect itself.
-
-    binding: the binding whose format is used, because bindings of one version may differ.
+    binding: the one with the format to use, because bindings of a version may differ.
     """
     states = _final_states(dialect, binding)
 

@@ -120,10 +120,8 @@ GRPC: BindingKind[str, bytes] = BindingKind("GRPC")
 
 @dataclass(frozen=True, slots=True)
 class Beside(Generic[Wire]):
-    """Content of a message that has no place in the hub's message, not even in a metadata Struct.
-
-    It travels beside the message, as service parameters. Only bindings call these functions; other layers
-    transport the parameters.
+    """Content of a message that the hub's message cannot hold, not even as metadata. It travels beside the
+    message, as service parameters. Only bindings call these functions; other layers pass it on.
     """
 
     #: the service parameters with that content, on the side that decodes the message
@@ -184,16 +182,12 @@ class Row(Generic[Address, Wire]):
     extras: RowExtras[Address, Wire] = NO_EXTRAS
 
     def encode_names(self, error: A2AError) -> A2AError:
-        """An error of the service with the version's names of members (server side, before the form encodes
-        it).
-        """
+        """A service's error with the version's names of members, before the form encodes it (server side)."""
         names = self.extras.names
         return error if names is None else names.encode(error)
 
     def decode_names(self, error: A2AError) -> A2AError:
-        """An error of the agent with the hub's names of members (client side, after the form has decoded
-        it).
-        """
+        """An agent's error with the hub's names of members, after the form has decoded it (client side)."""
         names = self.extras.names
         return error if names is None else names.decode(error)
 
@@ -332,9 +326,8 @@ class Dialect:
     def form(
         self, kind: BindingKind[Address, Wire], *, files: Files = Files.AUTO
     ) -> Form[Address, Wire] | None:
-        """The form for a binding; the canonical one for an unknown binding; None if there is none.
-
-        files: the known encoding of file contents of the dialled agent.
+        """The form for a binding; the canonical one for an unknown binding; None if there is none. files: the
+        known encoding of file contents of the dialled agent.
         """
         known = self.files.get(files, {}).get(kind) or self.forms.get(kind)
         if known is not None:

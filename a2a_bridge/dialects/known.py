@@ -136,9 +136,8 @@ def _unknown_problem(declared: str) -> str:
 
 
 def _undeclared_problem(offered: Collection[Dialect], elsewhere: Sequence[Dialect]) -> str:
-    """The problem of a request that declares no version, and the header that fixes it.
-
-    elsewhere: the offered versions that have the method or path. All of them require a declaration.
+    """The problem of a request that declares no version, and the header that fixes it. elsewhere: the offered
+    versions with the method or path, all of which require a declaration.
     """
     read_as = f"without the header A2A-Version a request is read as {DEFAULT_VERSION}"
     if elsewhere:
@@ -160,10 +159,8 @@ GROUP = "a2a_bridge.dialects"
 
 
 class KnownDialects(Sequence[Dialect]):
-    """All known versions: first the versions of entry points, then the built-in versions, newest first.
-
-    The first read raises ValueError for an entry point that names no dialect, and for two dialects of one
-    version.
+    """All known versions: those of entry points, then the built-in ones, newest first. The first read raises
+    ValueError for an entry point that names no dialect, and for two dialects of one version.
     """
 
     def __init__(self, built_in: Sequence[Dialect]) -> None:

@@ -55,9 +55,7 @@ _ERROR = "Error"
 
 @cache
 def openapi(dialect: Dialect) -> JsonObject | None:
-    """The document; None for a version without this binding. Its server is the folder of the document, so
-    that it holds behind every proxy and mount path.
-    """
+    """The document; None for a version without this binding. Its server is its folder, for every proxy."""
     form: Form[HttpAddress, Any] | None = dialect.form(HTTP_JSON)
     if form is None:
         return None

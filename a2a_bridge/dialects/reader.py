@@ -49,9 +49,8 @@ class Names:
 
 
 class Reader:
-    """Reads one object; `tree` becomes its canonical form.
-
-    Members are left out of it when they are empty, unless `always` is set.
+    """Reads one object; `tree` becomes its canonical form, with empty members only if they are `always`
+    there.
     """
 
     def __init__(self, source: JsonObject, path: str = "", *, explains: bool = False) -> None:
@@ -381,7 +380,6 @@ WRAPPED = "data_part_compat"
 
 def restore_tree(shape: Shape, tree: JsonObject, facts: Facts | None = None) -> JsonObject:
     """The tree as sent to a peer, with the preserved content of this shape; for messages with KEY or facts.
-
     tree: canonical, with KEY in its metadata as in the message. It may be changed.
     """
     metadata = tree.get("metadata") or {}

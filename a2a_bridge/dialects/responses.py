@@ -30,9 +30,8 @@ def is_list(row: Row[Any, Any]) -> bool:
 
 
 def encode_list(row: Row[Any, Any], response: hub.ListTasksResponse) -> tuple[Any, list[str]]:
-    """A list on the wire, and the ids of the tasks that were left out.
-
-    Raises INVALID_AGENT_RESPONSE if the cause is not in a task.
+    """A list on the wire, and the ids of tasks left out. Raises INVALID_AGENT_RESPONSE if no task is the
+    cause.
     """
     try:
         return _encode(row, response), []
@@ -55,10 +54,8 @@ def encode_list(row: Row[Any, Any], response: hub.ListTasksResponse) -> tuple[An
 
 
 def decode_list(row: Row[Any, Any], wire: Any) -> tuple[hub.ListTasksResponse, int]:
-    """A list from the wire, and the number of tasks left out because they cannot be decoded.
-
-    For a response that `row.decode_response` has rejected. Raises the same errors if the cause is not in a
-    task.
+    """A list that `row.decode_response` has rejected, and the number of tasks left out because they cannot be
+    decoded. Raises the same errors if the cause is not in a task.
     """
     rows, rest = _split(wire)
     response: hub.ListTasksResponse = row.decode_response(rest)
@@ -131,9 +128,8 @@ _FREE = frozenset({"metadata", "data"})
 def other_rows(
     claimed: Dialect, kind: BindingKind[Any, Any], operation: Operation[Any, Any], wire: Json
 ) -> list[Row[Any, Any]]:
-    """The rows of other known versions, newest first, that may read a response of this shape.
-
-    None for a response that has neither shape, or the declared one: the declared version reports the error.
+    """The rows of other known versions, newest first, that may read a response of this shape. None for the
+    declared shape, or neither: the declared version reports the error.
     """
     older = _is_older(wire)
     if older is None or older is not claimed.declares:

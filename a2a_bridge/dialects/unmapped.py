@@ -48,9 +48,8 @@ _INDEX = re.compile("0|[1-9][0-9]{0,17}")
 
 
 def difference(canonical: Json, target: Json, pointer: str = "", *, whole: bool = False) -> list[Entry]:
-    """The entries with which `restore` turns the canonical tree, which is at a pointer, into the target.
-
-    whole: also record members that only the canonical tree has, and null in place of a value.
+    """The entries with which `restore` turns the canonical tree, at a pointer, into the target. whole: also
+    record members that only the canonical tree has, and null in place of a value.
     """
     entries: list[Entry] = []
     # Iterative: trees may be as deep as the parser allows.
@@ -191,9 +190,7 @@ def entries_in(content: Json) -> list[Entry] | None:
 
 
 def carry(unit: Any, source: str, content: Json) -> None:
-    """Stores the content of a source in the metadata of a unit, beside other sources. Empty content removes
-    the entry.
-    """
+    """Stores content of a source in the metadata of a unit, beside others. Empty content removes it."""
     empty = unit.HasField("metadata") and not unit.metadata.fields
     fields = unit.metadata.fields
     by_source = sources(fields[KEY].string_value) if KEY in fields else {}
@@ -302,9 +299,8 @@ def _is_entry(entry: object) -> bool:
 
 
 def _place(root: Any, pointer: str, copies: dict[str, Any] | None = None) -> Any:
-    """The container at a pointer; None if there is none.
-
-    copies: collects copies of all containers on the way, by their pointers; they replace the originals.
+    """The container at a pointer; None if there is none. copies: collects, by their pointers, copies of the
+    containers on the way, which replace the originals.
     """
     place, here = root, ""
     for step in pointer.split("/"):
@@ -320,9 +316,7 @@ def _place(root: Any, pointer: str, copies: dict[str, Any] | None = None) -> Any
 
 
 def _key(place: Any, step: str) -> Any:
-    """The name of a member, or the index of an item that exists, for a step of a pointer. None for other
-    steps, which texts of other authors may have.
-    """
+    """The member's name, or an existing item's index, for a step of a pointer; None for any other step."""
     if type(place) is dict:
         return _unescape(step)
     if type(place) is list and _INDEX.fullmatch(step) and int(step) < len(place):

@@ -136,9 +136,8 @@ def _restore_unit(unit: JsonObject, metadata: JsonObject, root: JsonObject) -> N
 
 
 def has_unknown(wire: bytes, message: Any) -> bool:
-    """Whether bytes hold more than the message parsed from them; drops its unknown fields.
-
-    Any other content than the usual encoding of known fields takes more bytes.
+    """Whether bytes hold more than the message parsed from them, whose unknown fields it drops. Anything but
+    the usual encoding of known fields takes more bytes.
     """
     message.DiscardUnknownFields()
     return bool(message.ByteSize() != len(wire))

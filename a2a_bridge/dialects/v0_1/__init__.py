@@ -1,6 +1,4 @@
-"""A2A 0.1: the oldest version, JSON-RPC only. A thin layer over 0.3; `gateway.identity` has the stateful
-part.
-"""
+"""A2A 0.1: the oldest version, JSON-RPC only. A thin layer over 0.3; `gateway.identity` has its state."""
 
 from typing import Any
 

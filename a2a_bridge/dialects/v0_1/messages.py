@@ -104,9 +104,8 @@ def encode_message(tree: Any) -> Any:
 
 
 def decode_artifact(wire: Any, path: str, place: int = 0) -> Any:
-    """An artifact of 0.1 as one of 0.3. Raises DecodeError for an invalid index.
-
-    place: as in `encode_artifact`, for an artifact that has an id beside its index.
+    """An artifact of 0.1 as one of 0.3. place: as in `encode_artifact`, for one that has an id beside its
+    index. Raises DecodeError for an invalid index.
     """
     if type(wire) is not dict:
         return wire
@@ -183,9 +182,7 @@ def mark_of(unit: Unit) -> dict[str, Any]:
 
 
 def with_mark(unit: Unit, mark: dict[str, Any]) -> Unit:
-    """A copy whose metadata holds MARK. A unit that already has it, or has no valid metadata, is
-    unchanged.
-    """
+    """A copy with MARK in its metadata. A unit that has it, or has invalid metadata, is unchanged."""
     metadata = unit.get("metadata")
     if metadata is not None and (type(metadata) is not dict or MARK in metadata):
         return unit
@@ -212,8 +209,8 @@ def with_status_message(unit: Unit, code: Callable[[Any], Any]) -> Unit:
 def with_children(
     unit: Unit, code: Callable[[Unit], Unit], children: Mapping[str, Callable[[list[Any]], list[Any]]]
 ) -> Unit:
-    """`unit` converted without its status message, which stays, and without the lists of units in it, which
-    have their own functions. Null lists count as absent.
+    """`unit` converted by `code` without its status message, which stays, and without the lists of units in
+    it, which `children` converts. Null lists count as absent.
     """
     lists = {name: unit[name] for name in children if unit.get(name) is not None}
     status = unit.get("status")
@@ -280,9 +277,7 @@ def _down_artifact(tree: Unit, place: int) -> Unit:
 
 
 def _places(artifacts: list[Any]) -> Iterator[int]:
-    """For each artifact the index for an id without one: the first unused index. For artifacts of either
-    version.
-    """
+    """For each artifact of either version, the first unused index, if its id gives none."""
     ids = [one.get("artifactId") if type(one) is dict else None for one in artifacts]
     indexes = [
         one.get("index") if type(one) is dict and ids[at] is None else None

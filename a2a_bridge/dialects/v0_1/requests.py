@@ -288,9 +288,7 @@ class _Requests(_Half):
             raise invalid_params("", _TOO_DEEP) from None
 
     def encode(self, message: Any) -> Any:
-        """Raises INVALID_PARAMS for content of a caller of an older version that is nested too deeply for
-        this version.
-        """
+        """Raises INVALID_PARAMS for content of another version that is nested too deeply for 0.1."""
         try:
             return self._down(self._inner.encode_request(message))
         except RecursionError:
@@ -426,9 +424,7 @@ def decode(body: JsonObject) -> hub.StreamResponse:
 
 
 def _newer(body: JsonObject) -> Any:
-    """The body as an event of 0.3. A task without artifacts, history and session looks like a status event of
-    a stream, but without its `final`.
-    """
+    """The body as an event of 0.3. A bare task looks like a status event, but without its `final`."""
     is_task = "status" in body and not body.keys() & {"artifact", "final", "eventType"}
     return messages.decode_result(body) if is_task else messages.decode_event(body)
 

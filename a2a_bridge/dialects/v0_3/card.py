@@ -98,9 +98,7 @@ def main_interface(interfaces: Sequence[hub.AgentInterface], version: str = "") 
 
 
 def places(interfaces: Iterable[hub.AgentInterface]) -> list[hub.AgentInterface]:
-    """The 0.x interfaces that one version can list: per transport the interfaces of the newest version, each
-    address once.
-    """
+    """The 0.x interfaces that one version can list: per transport the newest version's, each URL once."""
     # One version is written for all of them, and some readers use the last address of a transport.
     old = [one for one in interfaces if is_old(one)]
     newest: dict[str, int] = {}
@@ -245,9 +243,7 @@ _OBJECTS: dict[str, Any] = {
 
 
 def with_standard_names(tree: Json, below: Any = _OBJECTS) -> Any:
-    """A card whose members in snake_case have the names of the specification. Names of others stay, and so
-    does one beside the standard one.
-    """
+    """A card with the standard names of members in snake_case, unless it has them beside these."""
     if type(tree) is list:
         return [with_standard_names(one, below) for one in tree]
     if type(tree) is not dict:
@@ -262,10 +258,7 @@ def with_standard_names(tree: Json, below: Any = _OBJECTS) -> Any:
 
 
 def decode_members(tree: JsonObject, version: str) -> hub.AgentCard:
-    """JSON → card, without content that has no hub member. Raises DecodeError.
-
-    version: the version of a card that names none.
-    """
+    """JSON → card, as far as the hub has members. version: of a card that names none. Raises DecodeError."""
     named = with_standard_names(tree)
     try:
         return _decode_named(named, version)
@@ -303,9 +296,8 @@ def _decode_named(tree: JsonObject, version: str) -> hub.AgentCard:
 
 
 def encode_members(card: hub.AgentCard, version: str, *, apart: bool = False) -> JsonObject:
-    """Card → JSON, without content that has no 0.x member. Raises EncodeError for numbers that JSON lacks.
-
-    apart: keep schemes of one flow each separate, as in 1.0.
+    """Card → JSON, as far as 0.x has members. apart: keep schemes of one flow each separate, as in 1.0.
+    Raises EncodeError for numbers that JSON lacks.
     """
     alternatives = {} if apart else alternatives_of(card.security_schemes)
     if alternatives and not _agree(card, alternatives):
@@ -342,9 +334,8 @@ def _agree(card: hub.AgentCard, alternatives: Alternatives) -> bool:
 
 
 def _pick(value: Json, table: Any) -> Any:
-    """The value without the members that the table does not name. Values of other types stay as they are.
-
-    It keeps the 1.0 codec from reading members and variants that 0.x does not have.
+    """The value without the members that the table does not name; values of other types stay as they are. It
+    keeps the 1.0 codec from reading members and variants that 0.x does not have.
     """
     if type(table) is list and type(value) is list:
         return [_pick(one, table[0]) for one in value]
@@ -381,10 +372,8 @@ def encode_card(card: hub.AgentCard, version: str = VERSION) -> JsonObject:
 
 
 def encode_beside(card: hub.AgentCard, version: str = VERSION) -> JsonObject:
-    """Card → JSON, to be merged with the members of 1.0.
-
-    The members of 1.0 express what 0.x cannot, and OAuth schemes have one flow each, because readers of 1.0
-    reject any other number.
+    """Card → JSON, to be merged with the members of 1.0, which express what 0.x cannot. OAuth schemes have
+    one flow each, because readers of 1.0 reject any other number.
     """
     tree = encode_members(card, version, apart=True)
     return _patch(card, tree, version) or tree

@@ -136,9 +136,7 @@ def encode_jsonrpc(error: A2AError, known: Container[Reason] = KNOWN) -> ErrorRe
 
 
 def encode_http_json(error: A2AError) -> ErrorReply[Any]:
-    """`type`, `code` (of JSON-RPC) and `message`, which different callers of 0.3 read; beside them the
-    `error` object of 1.0.
-    """
+    """`type`, `code` (of JSON-RPC) and `message`, for different callers of 0.3, beside the `error` of 1.0."""
     reason = error.reason
     variant = _VARIANTS.get(reason, _NAMELESS)
     status = variant.http or reason.http
@@ -154,16 +152,12 @@ def encode_http_json(error: A2AError) -> ErrorReply[Any]:
 
 
 def encode_grpc(error: A2AError) -> ErrorReply[bytes]:
-    """A status whose message starts with the name of the type, and a google.rpc.Status with the same
-    content.
-    """
+    """A status whose message starts with the type's name, and a google.rpc.Status with the same content."""
     return _grpc(error, _VARIANTS.get(error.reason, _NAMELESS).grpc or error.reason.grpc)
 
 
 def encode_grpc_declared(error: A2AError) -> ErrorReply[bytes]:
-    """The same with the statuses of 1.0: Go 2 recognises a reason only with its status
-    (internal/grpcutil).
-    """
+    """The same with the statuses of 1.0: Go 2 knows a reason only by its status (internal/grpcutil)."""
     return _grpc(error, error.reason.grpc)
 
 
@@ -254,9 +248,8 @@ def _by_status(reply: ErrorReply[Any], message: str, details: list[Any]) -> A2AE
 
 
 def _words(message: str, details: list[Any]) -> tuple[Reason | None, Mapping[str, Reason]]:
-    """The reasons that the text of an error reveals: by a type name at its start, and by known texts.
-
-    Empty if there is an ErrorInfo, even with an unknown reason.
+    """The reasons that the text of an error reveals: by a type name at its start, and by known texts. Empty
+    if there is an ErrorInfo, even with an unknown reason.
     """
     return (_find_named(message), _TEXTS) if not _info(details) else (None, {})
 
@@ -365,9 +358,7 @@ def _by_grpc_status(
 
 
 def _not_found(message: str, operation: ops.Operation[Any, Any] | None) -> Reason:
-    """A missing task, card or route: decided by the requested operation, and by whether an A2A server
-    answered.
-    """
+    """A missing task, card or route, by the requested operation and by whether an A2A server answered."""
     if operation is ops.GET_EXTENDED_AGENT_CARD:
         return Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED
     text = message.lower().strip(" .!")

@@ -196,10 +196,8 @@ _SHARED: tuple[Row[str, Any], ...] = (
 
 
 def rows(send: Coders, event: Coders, form: CardForm, *card_addresses: str) -> tuple[Row[str, Any], ...]:
-    """The rows of a version with the methods of 0.3.
-
-    send: MessageSendParams. event: the events of its streams. card_addresses: all addresses of the extended
-    card.
+    """The rows of a version with the methods of 0.3. send: MessageSendParams. event: the events of its
+    streams. card_addresses: all addresses of the extended card.
     """
     explicit = explicit_send
     show_card = Row(

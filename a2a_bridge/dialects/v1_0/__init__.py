@@ -1,6 +1,4 @@
-"""A2A 1.0: the hub's own version. The dialect is thin: the wire is ProtoJSON or protobuf of the
-hub itself.
-"""
+"""A2A 1.0: the hub's own version. The dialect is thin: the wire is ProtoJSON or protobuf of the hub."""
 
 from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.dialects.v1_0 import forms

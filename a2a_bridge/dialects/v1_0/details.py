@@ -91,9 +91,7 @@ def _pack(detail: Mapping[str, Any]) -> AnyMessage:
 
 
 def _struct(detail: Mapping[str, Any]) -> bytes:
-    """The whole detail as a Struct; content that protobuf cannot carry (depth, a number out of
-    range) as text.
-    """
+    """The whole detail as a Struct; as text if protobuf cannot carry it (depth, a number out of range)."""
     try:
         whole = codec.decoder(Struct)(dict(detail))
     except codec.DecodeError:

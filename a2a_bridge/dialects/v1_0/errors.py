@@ -148,9 +148,7 @@ def decode_grpc(reply: ErrorReply[bytes]) -> A2AError:
 
 
 def by_shared_number(code: int, http_status: int) -> Reason | None:
-    """The reason of an HTTP status that a peer sends with a JSON-RPC number; None unless several reasons
-    share the number and the status tells them apart.
-    """
+    """The reason of the HTTP status beside a JSON-RPC number that several reasons share; else None."""
     reason = BY_HTTP.get(http_status)
     shared = reason is not None and reason.level in _SHARING and reason.code == code
     return reason if shared else None
@@ -184,9 +182,7 @@ def json_details(error: A2AError) -> list[Any]:
 
 
 def build_underlying(error: A2AError) -> list[Any]:
-    """A second ErrorInfo with the reason of an error that has another name, if the JSON-RPC number and status
-    do not identify the reason.
-    """
+    """A second ErrorInfo with the reason of an error of another name, if number and status do not show it."""
     if error.name in _BY_NAME or error.reason.level != "call":
         return []
     return [{"@type": any_details.ERROR_INFO, "reason": error.reason.name, "domain": DOMAIN}]
@@ -198,9 +194,7 @@ _LEFT_OUT = any_details.value("a detail that JSON cannot carry was left out")
 
 
 def _carriable(detail: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The detail, or a note in its place if it is too deep or not JSON: the error itself must stay
-    the same.
-    """
+    """The detail; a note in its place if it is too deep or no JSON, so that the error stays the same."""
     try:
         dumps(dict(detail))
     except EncodeError:
@@ -297,9 +291,7 @@ def _sort(
 
 
 def _is_foreign(info: Mapping[str, Any]) -> bool:
-    """Whether an ErrorInfo names a reason that A2A does not define; a second one then has the
-    reason of A2A.
-    """
+    """Whether A2A does not define the reason of an ErrorInfo; a second one then has A2A's reason."""
     return text_of(info.get("reason")) not in _BY_NAME
 
 

@@ -73,8 +73,8 @@ def _find_nesting(tree: Any) -> str:
 
 
 def _flat(tree: Any) -> Any:
-    """A configuration of either shape in the shape of 1.0. Of both shapes, the shape of 1.0 remains: the
-    other shape is no unknown member, and callers get it from `_both`.
+    """A configuration of either shape in the shape of 1.0. One of both shapes loses the draft's members: they
+    are no unknown members, and callers get them from `_both`.
     """
     name = _find_nesting(tree)
     if not name:
@@ -221,7 +221,6 @@ def _query_kind(field: FieldPlan) -> str:
 
 def conversion(cls: type[Message], *, whole: bool = False) -> Conversion:
     """ProtoJSON with its unknown members. null counts as `{}` where every member is optional (spec 9.4).
-
     whole: as `codec.encoder`; a request may lack what its receiver then asks for.
     """
     required = any(field.required for field in plan_of(cls).fields)
@@ -291,9 +290,7 @@ def _grpc_row(operation: ops.Operation[Message, Message]) -> Row[str, bytes]:
 
 
 def _without_empty_page(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """Ignores a page size of 0 in protobuf: a2a-go sends it with every ListTasks (v2.3.1,
-    a2apb/v1/pbconv/to_proto.go:476).
-    """
+    """Ignores a page size of 0, which a2a-go always sends (v2.3.1, a2apb/v1/pbconv/to_proto.go:476)."""
 
     def decode_request(wire: bytes) -> Any:
         request = decode(wire)

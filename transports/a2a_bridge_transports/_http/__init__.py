@@ -1,3 +1,1 @@
-"""Shared by the HTTP bindings: hosts, sessions, event streams, headers. Private; it knows no A2A
-operation.
-"""
+"""Shared by the HTTP bindings: hosts, sessions, event streams, headers. Private; without A2A operations."""

@@ -63,7 +63,6 @@ class Calls(Protocol):
 
     def add(self, service: Service, dialects: Sequence[Dialect]) -> None:
         """Serves these dialects. Raises ValueError if an address is taken already."""
-        ...
 
     #: the paths of its operations
     paths: Collection[str]
@@ -72,15 +71,12 @@ class Calls(Protocol):
         self, host: AsgiHost, scope: Scope, receive: Receive, send: Send, path: str
     ) -> AsgiRequest | None:
         """The request, if it is one of this binding."""
-        ...
 
     def retire(self) -> None:
         """Tells readers of the health service that the host drains."""
-        ...
 
     def end(self) -> None:
         """Calls that are cancelled from here on end as UNAVAILABLE."""
-        ...
 
 
 class AsgiHost(Mounts):
@@ -154,9 +150,7 @@ class AsgiHost(Mounts):
             await asyncio.sleep(0.01)
 
     def base_url(self, scope: Scope, named: str | None, root: str, headers: Mapping[str, str]) -> str:
-        """The URL of the application as the client of a request used it. named: the Host header. root: the
-        mount path, percent-encoded.
-        """
+        """The application's URL as a client used it. named: the Host header. root: the encoded mount path."""
         scheme = scope.get("scheme", "http")
         name, port = scope.get("server") or ("localhost", None)
         client = scope.get("client")
@@ -452,9 +446,8 @@ class _Served(AsgiRequest):
 
 
 def split(scope: Scope) -> tuple[str, str]:
-    """The path an application is mounted at, and the path below it, both percent-encoded.
-
-    `path` contains the mount path (as ASGI specifies), or a proxy stripped it and `root_path` has it.
+    """The path an application is mounted at and the path below it, both percent-encoded. `path` contains the
+    mount path (as ASGI specifies), or a proxy stripped it and `root_path` has it.
     """
     raw = scope.get("raw_path")
     path = raw.decode("latin-1") if raw else quote(scope["path"], safe="/:@!$&'()*+,;=~")

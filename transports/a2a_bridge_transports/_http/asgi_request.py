@@ -26,9 +26,8 @@ LONGEST_PAUSE = 2.0
 
 
 class Watches:
-    """Starts a watch for each request that takes longer than a moment, with one timer for all.
-
-    patience: seconds that a body may take, and longer only if it is faster than `SLOWEST_BODY`.
+    """Starts a watch for each request that takes longer than a moment, with one timer for all. patience:
+    seconds that a body may take, and longer only if it is faster than `SLOWEST_BODY`.
     """
 
     def __init__(self, patience: float) -> None:
@@ -192,8 +191,8 @@ class AsgiRequest(HoldsInWork):
         return data
 
     def watch(self) -> None:
-        """From now on the request is cancelled when the client leaves; nothing else calls `receive`. A body
-        that is still being read gets a time limit first.
+        """Cancels the request when its client leaves; only the watch calls `receive` from now on. A body that
+        is still being read gets a time limit first.
         """
         if self._reading:
             self._patience = asyncio.get_running_loop().time() + self._watches.patience
@@ -210,9 +209,7 @@ class AsgiRequest(HoldsInWork):
             self._watches.add(self)
 
     def last_headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers that end the connection of a late request, which the rest of its body would occupy.
-        HTTP/2 has no such headers, and needs none.
-        """
+        """Ends the connection of a late request, which the rest of its body would occupy, but in HTTP/2."""
         is_single = self.scope.get("http_version", "1.1").startswith("1.")
         return [(b"connection", b"close")] if is_single else []
 

@@ -48,10 +48,7 @@ STREAM_HEADERS = {"Accept-Encoding": "identity", "Cache-Control": "no-store"}
 
 
 class ClientSide:
-    """One dialled interface.
-
-    Raises ValueError if the dialect has no form for the kind.
-    """
+    """One dialled interface. Raises ValueError if the dialect has no form for the kind."""
 
     def __init__(
         self,
@@ -88,7 +85,6 @@ class ClientSide:
 
     async def either(self, ask: Callable[[Row[Any, Any]], Awaitable[T]], row: Row[Any, Any]) -> T:
         """The response to a call with a row, or with its alternative row if the agent cannot read the first.
-
         Raises the agent's first error if it reads neither.
         """
         try:
@@ -176,9 +172,8 @@ class ClientSide:
     async def parse(
         self, data: bytes, reply: ResponseParameters, read: Callable[..., T], *arguments: Any
     ) -> T:
-        """The result of `read`, which parses `data`. Raises INVALID_AGENT_RESPONSE for too many values.
-
-        reply: notes whether the response is large.
+        """The result of `read`, which parses `data`; `reply` notes whether it is large. Raises
+        INVALID_AGENT_RESPONSE for too many values.
         """
         if len(data) <= SMALL:
             return read(*arguments)

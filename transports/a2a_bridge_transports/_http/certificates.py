@@ -27,9 +27,7 @@ _ALERTS = (
 
 
 def certificate_problem(reason: str) -> str:
-    """What is wrong with the certificate of a peer, as the end of a sentence about it. reason: the text of
-    OpenSSL or gRPC.
-    """
+    """The problem of a peer's certificate, as the end of a sentence. reason: the text of OpenSSL or gRPC."""
     text = reason.lower()
     for mark, words in _WORDS:
         if mark in text:

@@ -1,6 +1,4 @@
-"""The connections of the client sides, which are kept for the next call, and the addresses that they may go
-to. It knows no calls.
-"""
+"""The connections of client sides, kept for the next call, and where they may go. It knows no calls."""
 
 import asyncio
 import re
@@ -141,8 +139,8 @@ class Checked(AbstractResolver):
         return found
 
     async def check_literal(self, url: URL) -> None:
-        """Checks a host that is an address, or a number that stands for one: connectors do not
-        resolve those. Raises UNAVAILABLE (phase=connect), and A2AError to reject it.
+        """Checks a host that is an address or a number: connectors resolve neither. Raises UNAVAILABLE
+        (phase=connect), and the A2AError with which `resolve` rejects it.
         """
         host = url.host or ""
         if ":" in host or host.replace(".", "").isdigit():

@@ -62,10 +62,8 @@ class EventWriter:
         self._timer = self._loop.call_later(keep_alive, self._tick)
 
     async def run(self, reply: StreamReply) -> Reply | None:
-        """Writes the stream to its end; `run_flushing` runs it. If it fails before the first byte, returns
-        the reply to send instead.
-
-        Raises CancelledError if the client has left.
+        """Writes the stream to its end; `run_flushing` runs it. Returns the reply to send instead if it fails
+        before the first byte. Raises CancelledError if the client has left.
         """
         encode, parts = reply.encode, self.parts
         try:

@@ -81,22 +81,16 @@ class Request(Protocol):
     def stopping(self) -> bool: ...
 
     async def read(self) -> bytes:
-        """The body. Raises A2AError REQUEST_TOO_LARGE, HttpStatusError for an unsupported encoding,
-        ClientLeftError.
-        """
-        ...
+        """The body. Raises REQUEST_TOO_LARGE, HttpStatusError for an unknown encoding, ClientLeftError."""
 
     def parameters(self) -> Mapping[str, str]:
         """The headers as service parameters: lower-case names, repeated ones joined by commas."""
-        ...
 
     def certificate(self) -> bytes | None:
         """The verified client certificate of the connection (DER), if it has one."""
-        ...
 
     def base_url(self) -> str:
         """The URL of the application as the client used it, without a trailing slash."""
-        ...
 
 
 @dataclass(slots=True)
@@ -132,9 +126,8 @@ class StreamReply(ABC):
 
     @abstractmethod
     def headers(self, *, gap: bool) -> Headers:
-        """The headers, asked for after the first event, because the agent's parameters are not known before.
-
-        gap: the stream begins with a gap.
+        """The headers. They are asked for after the first event, before which the agent's parameters are not
+        known. gap: the stream begins with one.
         """
 
     @abstractmethod
@@ -236,9 +229,8 @@ _BODYLESS = frozenset({204, 304})
 
 @lru_cache(maxsize=256)
 def head(status: int, headers: Headers) -> bytes:
-    """The status line and headers, without the empty line after them.
-
-    Raises ValueError for a header with a line break or NUL.
+    """The status line and headers, each with its line end. Raises ValueError for a header with a line break
+    or NUL.
     """
     for name, value in headers:
         if _SPLITTING.search(name) or _SPLITTING.search(value):

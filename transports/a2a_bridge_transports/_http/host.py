@@ -71,9 +71,8 @@ _AT_ONCE = 100
 
 
 class Backlog:
-    """The connections that wait at a server of the running loop.
-
-    make: makes the protocol of a connection. tls: arguments of `loop.connect_accepted_socket`.
+    """The connections that wait at a server of the running loop. make: makes the protocol of one. tls:
+    arguments of `loop.connect_accepted_socket`.
     """
 
     def __init__(
@@ -140,10 +139,8 @@ _REMEMBERED = 256
 
 
 class HttpHost(Mounts):
-    """One address, shared by all HTTP bindings; implements DocumentHost.
-
-    Raises TypeError if `tls` is no ServerTls and no ssl.SSLContext, ValueError if an entry of
-    `trust_forwarded` is no address.
+    """One address, shared by all HTTP bindings; implements DocumentHost. Raises TypeError if `tls` is no
+    ServerTls and no ssl.SSLContext, ValueError if an entry of `trust_forwarded` is no address.
     """
 
     def __init__(self, address: ListenAddress, options: HostOptions) -> None:
@@ -196,9 +193,7 @@ class HttpHost(Mounts):
         self._sweep_late()
 
     async def drain(self, grace: float) -> None:
-        """Fails the readiness probe, ends kept connections with their next response, then closes the
-        listener.
-        """
+        """Fails the readiness probe, ends kept connections with their next response, closes the listener."""
         self.draining = True
         listener, self._listener = self._listener, None
         if listener is None:
@@ -242,9 +237,7 @@ class HttpHost(Mounts):
             await asyncio.sleep(min(0.05, until - now))
 
     async def _accept_last(self, listener: asyncio.Server) -> None:
-        """Closes the listener. Accepts the connections that the system has made already, which it would reset
-        otherwise.
-        """
+        """Closes the listener. Accepts the connections that the system has made, which it would reset."""
         inherited = self.options.listener
         if inherited is None or not inherited.has_successor:  # else the successor accepts them
             for opened in listener.sockets:
@@ -560,8 +553,8 @@ class HostRequest(HoldsInWork):
 
 
 def split_target(target: str) -> tuple[str, str]:
-    """The authority, and the path with the query, of a target in absolute form, as proxies send it. Other
-    targets without a slash at their start have no authority.
+    """Authority, and path with query, of a target in absolute form, as proxies send it. Other targets without
+    a slash at their start have no authority.
     """
     _, separator, rest = target.partition("://")
     if not separator:

@@ -52,9 +52,7 @@ _PROBE: exchange.Headers = (("Content-Type", "text/plain; charset=utf-8"), ("Cac
 
 
 def canonical(path: str) -> str:
-    """A mount path as it appears in requests: "" for the root, else with one leading and no trailing
-    slash.
-    """
+    """A mount path as requests have it: "" for the root, else with one leading and no trailing slash."""
     trimmed = path.strip("/")
     return "/" + quote(trimmed, safe="/:@!$&'()*+,;=%~") if trimmed else ""
 
@@ -101,8 +99,8 @@ class Mounts:
         self._exact[exact] = self._exact[exact + "/"] = methods
 
     def mount_beside(self, path: str, methods: Mapping[str, exchange.Handler]) -> None:
-        """Serves a path that is derived from another one's. If several mounts claim it, or it is mounted
-        explicitly, no mount gets it: one service must not answer for another.
+        """Serves a path that is derived from another one. If several mounts claim it, or one mounts it
+        explicitly, no claim counts: one service must not answer for another.
         """
         exact = canonical(path)
         if exact not in self._exact:
@@ -120,9 +118,7 @@ class Mounts:
         self._below.setdefault(canonical(path), handler)
 
     def mount_tree(self, path: str, handler: exchange.Handler) -> None:
-        """Serves everything below a path that has no other handler. Raises ValueError if the tree
-        is taken.
-        """
+        """Serves all below a path that has no other handler. Raises ValueError if the tree is taken."""
         prefix = canonical(path)
         if any(prefix == present for present, _ in self._trees):
             raise ValueError(f"something is mounted below {prefix or '/'} already")
@@ -135,9 +131,8 @@ class Mounts:
         self._trees = [tree for tree in self._trees if tree[0] != prefix]
 
     def publish(self, path: str, document: Document, variant: Variant | None = None) -> None:
-        """Serves a JSON document at an absolute path. Raises ValueError if it is taken.
-
-        variant: the document for requests with a query or A2A-Version.
+        """Serves a JSON document at an absolute path. variant: for requests with a query or A2A-Version.
+        Raises ValueError if the path is taken.
         """
         served = _Published(document, variant, self.options.cors)
         self.mount(path, {"GET": served.get, "HEAD": served.get, "OPTIONS": served.options})
@@ -285,9 +280,7 @@ class _Published:
         return exchange.Reply(200, exchange.JSON + headers, body)
 
     def _note(self, base_url: str, tag: str) -> None:
-        """Notes the time of a change. Callers choose the Host header, so the number of base URLs is
-        limited.
-        """
+        """Notes the time of a change. Callers choose the Host header, so few base URLs are kept."""
         known = self._tags.get(base_url)
         if known == tag:
             return
@@ -298,9 +291,7 @@ class _Published:
         self._tags[base_url] = tag
 
     def _is_current(self, headers: Mapping[str, str], tag: str) -> bool:
-        """True if the caller has this document already (RFC 9110 section 13.1): If-None-Match outweighs the
-        date.
-        """
+        """True if the caller has this document (RFC 9110, 13.1): If-None-Match outweighs the date."""
         tags = headers.get("If-None-Match")
         if tags is not None:
             return _matches(tags, tag)

@@ -123,9 +123,7 @@ class HeaderParameters(Mapping[str, str]):
 
 
 class Overlaid(Mapping[str, str]):
-    """Parameters with others laid over them, without a copy. `without`: a name that only counts in the
-    others.
-    """
+    """Parameters with others laid over them, not copied. without: a name that only the others may have."""
 
     __slots__ = ("_above", "_below", "_without")
 
@@ -155,7 +153,6 @@ class Overlaid(Mapping[str, str]):
 
 def read_version(headers: MultiMapping[str], query: str) -> str:
     """The A2A-Version header, else the query parameter of that name in any case (spec 3.6.1), else "".
-
     Several of them are joined by commas, as gRPC metadata are.
     """
     found = headers.getall(VERSION, [])
@@ -178,9 +175,7 @@ def deadline_of(headers: MultiMapping[str], now: float) -> float | None:
 
 
 def check_encoding(headers: Mapping[str, str]) -> None:
-    """Raises HttpStatusError 415 for a compressed body: no client sends one, and rejecting prevents
-    decompression bombs.
-    """
+    """Raises HttpStatusError 415 for a compressed body: no client sends one, and it may be a bomb."""
     coding = headers.get(CONTENT_ENCODING)
     if coding is not None and coding.strip().lower() not in ("", "identity"):
         raise HttpStatusError(
@@ -202,10 +197,8 @@ USUAL_TYPES = frozenset({"application/json", "application/a2a+json", "applicatio
 
 
 def check_content_type(headers: Mapping[str, str]) -> None:
-    """Raises HttpStatusError 415 unless the content type is JSON or absent.
-
-    text/plain and forms are rejected on purpose: browsers send those across origins without a preflight
-    request.
+    """Raises HttpStatusError 415 unless the content type is JSON or absent. text/plain and forms are rejected
+    on purpose: browsers send those across origins without a preflight request.
     """
     content_type = headers.get(CONTENT_TYPE)
     if not content_type or is_json(content_type):
@@ -220,9 +213,8 @@ def check_content_type(headers: Mapping[str, str]) -> None:
 def reply_headers(
     parameters: Mapping[str, str], extensions: Iterable[str] = (EXTENSIONS_PARAMETER,)
 ) -> Headers:
-    """Response parameters as headers. Raises ValueError for an invalid name or value, or a framing header.
-
-    extensions: the names under which activated extensions are sent.
+    """Response parameters as headers. extensions: the names under which activated extensions are sent. Raises
+    ValueError for an invalid name or value, or a framing header.
     """
     found = []
     for name, value in parameters.items():
@@ -241,9 +233,8 @@ def is_value(value: str) -> bool:
 def request_headers(
     dialect: Dialect, context: CallContext, options: DialOptions, now: float
 ) -> dict[str, str]:
-    """The headers of an outgoing call: version, extensions, deadline, forwarded and own parameters.
-
-    Raises INVALID_PARAMS for a parameter that is not valid in a header.
+    """The headers of an outgoing call: version, extensions, deadline, forwarded and own parameters. Raises
+    INVALID_PARAMS for a parameter that is not valid in a header.
     """
     headers: dict[str, str] = {}
     parameters = context.parameters
@@ -272,9 +263,7 @@ def request_headers(
 
 
 def _as_older(headers: dict[str, str], dialect: Dialect) -> None:
-    """Removes headers that only 1.0 peers know, and renames the extensions header for this
-    version's peers.
-    """
+    """Removes headers that only 1.0 peers know, and renames the extensions header for this version."""
     headers.pop(SIDE_CHANNEL, None)
     declared = headers.get(EXTENSIONS_PARAMETER)
     if declared:

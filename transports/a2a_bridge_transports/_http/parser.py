@@ -137,10 +137,8 @@ class RequestParser:
         self._parser = None
 
     def feed(self, data: bytes, at: int = 0) -> int:
-        """Reads `data` from a position on, at most to the end of the head, or of the message. Returns the
-        position after what has been read.
-
-        Raises MalformedError; then the parser cannot be used any more.
+        """Reads `data` from a position on, at most to the end of the head or the message; returns the
+        position after that. Raises MalformedError; then the parser cannot be used any more.
         """
         if self.missing:
             end = min(len(data), at + self.missing)
@@ -189,10 +187,7 @@ class RequestParser:
         return end
 
     def _end_of_chunks(self, data: bytes, at: int) -> tuple[int, bool]:
-        """The end of a chunked body in the data, or the end of the data; and whether the body ends there.
-
-        Raises MalformedError.
-        """
+        """Where a chunked body, or the data, ends, and whether the body does. Raises MalformedError."""
         left, size = self._chunk, len(data)
         while at < size:
             if left > 0:
@@ -229,9 +224,7 @@ class RequestParser:
         return end, not self._tail
 
     def _end_of_block(self, data: bytes, at: int) -> int:
-        """The position after the next empty line, with which heads and chunked bodies end, or the end of the
-        data.
-        """
+        """The position after the next empty line, which ends heads and chunked bodies, or the data's end."""
         tail = self._tail
         if tail:
             self._tail = b""
@@ -310,8 +303,8 @@ class RequestParser:
         self.has_head = True
 
     def _names_close(self) -> bool:
-        """True if a Connection header says "close". To llhttp, "keep-alive" counts more in HTTP/1.0; RFC 9112
-        section 9.3 says the opposite.
+        """True if a Connection header says "close". It outweighs "keep-alive" (RFC 9112, 9.3), but not in
+        llhttp's reading of HTTP/1.0.
         """
         options = ",".join(self.headers.getall("Connection", ())).lower().split(",")
         return any(option.strip() == "close" for option in options)

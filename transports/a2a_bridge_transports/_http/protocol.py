@@ -60,27 +60,21 @@ class Answering(Protocol):
 
     async def answer(self) -> None:
         """Writes the response, and calls `Connection.on_answered`."""
-        ...
 
     def body_came(self) -> None:
         """More of the body is there, or all of it."""
-        ...
 
     def body_is_late(self) -> None:
         """The time for the rest of the body has passed."""
-        ...
 
     def cut_off(self) -> None:
         """The rest of the body is malformed."""
-        ...
 
     def cancel(self) -> None:
         """Ends the call because the client has left."""
-        ...
 
     def stop(self) -> None:
         """Ends the call because the host stops; the client gets an error."""
-        ...
 
 
 class Owner(Protocol):
@@ -97,7 +91,6 @@ class Owner(Protocol):
 
     def has_room(self) -> bool:
         """True if one more connection is within the limit."""
-        ...
 
 
 class Connection(asyncio.Protocol):
@@ -311,8 +304,8 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------------ writing
 
     def write(self, data: bytes) -> None:
-        """Writes unless the client has left. To be called a few times only in one turn of the loop: asyncio
-        logs each write after the fifth to a transport that is closed.
+        """Writes unless the client has left. asyncio logs each write after the fifth to a closed transport,
+        so few of them may be in one turn of the loop.
         """
         if self.transport is not None:
             self.transport.write(data)

@@ -39,9 +39,7 @@ def grpc_proxy(host: str, port: str) -> str:
 
 def proxy_of(url: URL) -> URL | None:
     """The proxy of HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in either case; None for a direct connection, as to
-    this machine.
-
-    Raises ValueError for a proxy that is no HTTP proxy (for example SOCKS).
+    this machine. Raises ValueError for a proxy that is no HTTP proxy (for example SOCKS).
     """
     named = getproxies().get(url.scheme)
     if not named or is_loopback(url.host or "") or proxy_bypass(f"{url.host}:{url.port}"):

@@ -59,9 +59,8 @@ class Table(Generic[Index]):
 
 
 class ServerSide(Generic[Index]):
-    """A service in the versions of one mount. Raises ValueError if no dialect has a form for the kind.
-
-    index: makes the index of a form's rows.
+    """A service in the versions of one mount. index: makes the index of a form's rows. Raises ValueError if
+    no dialect has a form for the kind.
     """
 
     def __init__(
@@ -97,9 +96,8 @@ class ServerSide(Generic[Index]):
             self.usual[""] = silent
 
     def table(self, request: Request, having: Sequence[Table[Index]]) -> Table[Index]:
-        """The version of a request; it may lack the operation. Raises VERSION_NOT_SUPPORTED.
-
-        having: the versions that have the operation.
+        """The version of a request, which may lack the operation. having: those that have it. Raises
+        VERSION_NOT_SUPPORTED.
         """
         declared = read_version(request.headers, request.query)
         has = [table.dialect for table in having]
@@ -113,9 +111,7 @@ class ServerSide(Generic[Index]):
         return self._tables[presume(declared, tuple(self._tables), [table.dialect for table in having])]
 
     async def principal(self, request: Request) -> Principal | None:
-        """The caller of a request; None if callers are not identified. Raises UNAUTHENTICATED and
-        UNAVAILABLE.
-        """
+        """The caller; None if callers are not identified. Raises UNAUTHENTICATED and UNAVAILABLE."""
         if self.authenticate is None:
             return None
         return await self.authenticate(Presented(request.parameters(), request.peer, request.certificate))
@@ -252,9 +248,8 @@ class CallStream(StreamReply, Generic[Server]):
 
 
 async def _with_short_tasks(events: Events, longest: int) -> Events:
-    """The events for a caller that drops long lines: a task whose line would be too long loses its history.
-
-    A JSON line is at most about twice as long as the message in protobuf.
+    """The events for a caller that drops long lines: a task whose line would be too long loses its history. A
+    JSON line is at most about twice as long as the message in protobuf.
     """
     async with aclosing(events) as source:
         async for event in source:

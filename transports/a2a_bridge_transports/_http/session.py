@@ -81,9 +81,7 @@ _NOT_CONNECTED = (
 
 
 def url_of(address: str, tls: Any) -> str:
-    """An interface's URL with the scheme that `tls` forces; `host:port` gets one. No trailing slash is
-    added.
-    """
+    """An interface's URL with the scheme that `tls` forces; `host:port` gets one. No slash is added."""
     scheme, separator, rest = address.partition("://")
     if not separator:
         scheme, rest = "http", address
@@ -107,9 +105,7 @@ def call_url(address: str, options: DialOptions) -> str:
 async def open_exchanger(
     options: DialOptions, resolver: AbstractResolver | None = None
 ) -> AsyncIterator[Exchanger]:
-    """An exchanger over a session of its own, not connected yet. resolver: called for every connection,
-    instead of the system's.
-    """
+    """An exchanger over a session of its own, not connected yet. resolver: in place of the system's."""
     connector = Connector(
         patience=options.connect_patience,
         limit=0,
@@ -172,9 +168,7 @@ class Exchanger:
     async def call(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, limit: float | None
     ) -> Fetched:
-        """Sends one request and reads its whole response. Raises UNAVAILABLE, DEADLINE_EXCEEDED,
-        INVALID_AGENT_RESPONSE.
-        """
+        """The whole response to a request. Raises UNAVAILABLE, DEADLINE_EXCEEDED, INVALID_AGENT_RESPONSE."""
         limits = aiohttp.ClientTimeout(total=limit, sock_connect=self._options.connect_timeout)
         answered = False
         try:
@@ -197,10 +191,8 @@ class Exchanger:
     async def post_unread(
         self, url: URL, headers: Mapping[str, str], body: bytes, limit: float | None, resolver: Checked
     ) -> Fetched:
-        """A POST to an untrusted receiver: its address is checked, no proxy is used, the response's body is
-        not read.
-
-        Raises the errors of `call` and of `resolver`.
+        """A POST to an untrusted receiver: its address is checked, no proxy is used, the body of the response
+        is not read. Raises the errors of `call` and of `resolver`.
         """
         limits = aiohttp.ClientTimeout(total=limit, sock_connect=self._options.connect_timeout)
         try:
@@ -228,9 +220,7 @@ class Exchanger:
     async def stream(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, limit: float | None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One request whose response is read as it arrives. Leaving closes the connection unless all was
-        read.
-        """
+        """A request whose response is read as it arrives. Leaving closes a connection with unread data."""
         limits = aiohttp.ClientTimeout(
             total=limit,
             sock_connect=self._options.connect_timeout,
@@ -262,9 +252,8 @@ class Exchanger:
             self._fail(error, "call")
 
     async def events(self, response: aiohttp.ClientResponse) -> AsyncGenerator[list[sse.Event], None]:
-        """The events of a response, in groups as they arrive.
-
-        Raises UNAVAILABLE (phase=stream) for silence or an incomplete end, DEADLINE_EXCEEDED.
+        """The events of a response, in groups as they arrive. Raises UNAVAILABLE (phase=stream) for silence
+        or an incomplete end, and DEADLINE_EXCEEDED.
         """
         decoder = sse.Decoder(self._options.max_message)
         content = response.content
@@ -299,9 +288,8 @@ class Exchanger:
     def _fail(
         self, error: Exception, phase: str, url: URL | None = None, *, answered: bool = True
     ) -> NoReturn:
-        """Raises the A2AError for a failure of the session; see `_raise`. Runs inside `except`.
-
-        url: of the request, if its connection may have failed. answered: a response has begun.
+        """Raises the A2AError for a failure of the session, inside `except`; see `_raise`. url: of the
+        request, if its connection may have failed. answered: a response has begun.
         """
         if self._session.closed:
             if answered or not isinstance(error, RuntimeError):
@@ -411,9 +399,7 @@ def _place(url: URL) -> str:
 
 
 def with_patience(error: A2AError, headers: Mapping[str, str]) -> A2AError:
-    """The error, with the seconds of a Retry-After header if its body has none. A date in that header is
-    ignored, because it refers to another clock.
-    """
+    """The error, with the seconds of Retry-After if its body has none. A date refers to another clock."""
     retry_after = headers.get("Retry-After", "").strip()
     if (
         error.retry_after is None
@@ -432,9 +418,7 @@ def text_of(data: bytes) -> str:
 
 @asynccontextmanager
 async def fetcher(options: DialOptions) -> AsyncIterator[Fetch]:
-    """A Fetch (GET) with a session of its own. A document that has not arrived after DOCUMENT_TIME raises
-    DEADLINE_EXCEEDED, also where calls may take as long as they want.
-    """
+    """A Fetch (GET) with its own session. After DOCUMENT_TIME at the latest it raises DEADLINE_EXCEEDED."""
     limit = DOCUMENT_TIME if options.timeout is None else min(options.timeout, DOCUMENT_TIME)
     resolver = build_resolver(options.resolve)
     async with open_exchanger(options, resolver) as exchanger:
@@ -507,10 +491,8 @@ def _pieces(chunk: bytes) -> Iterator[bytes]:
 
 
 def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure: bool = False) -> NoReturn:
-    """Raises the A2AError for a failure of the session. Runs inside `except`, and hides the library's
-    exception.
-
-    proxy: the one that the request went through. secure: whether it was sent over TLS.
+    """Raises the A2AError for a failure of the session, inside `except`, whose exception it hides. proxy: the
+    one that the request went through. secure: whether it was sent over TLS.
     """
     through = (
         f" (through the proxy {redact_url(proxy)}, which the environment names)" if proxy is not None else ""
@@ -565,8 +547,8 @@ def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure
 
 
 def _unconnected(error: aiohttp.ClientConnectorError) -> str:
-    """The address and the reason of the system, for messages: aiohttp names its settings of TLS also where
-    none is spoken, and asyncio says of every reason that a call failed.
+    """The address and the system's reason, for messages. aiohttp names its settings of TLS even without TLS,
+    and asyncio only says that a call failed.
     """
     host = f"[{error.host}]" if ":" in error.host else error.host
     number = error.os_error.errno

@@ -37,7 +37,6 @@ class Flushed(Protocol):
 
     async def flush(self) -> None:
         """Sends `parts` and empties it."""
-        ...
 
 
 @coroutine
@@ -72,9 +71,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Event(NamedTuple):
-    """One event: its type ("message" by default), its data lines, joined by LF, and its own id. The id of an
-    earlier event, which the format lets persist, is not used.
-    """
+    """One event: its type ("message" by default), its data lines joined by LF, its own id, no earlier one."""
 
     type: str
     data: bytes
@@ -98,9 +95,8 @@ def one_line(data: bytes) -> bytes:
 
 
 def encode(data: bytes, name: bytes = b"", id: str = "") -> bytes:  # noqa: A002  the format's word
-    """An event, optionally with a type and an id. `data` is compact JSON, which has no line ends.
-
-    Raises ValueError for an invalid id (see core.resume).
+    """An event, optionally with a type and an id. `data` is compact JSON, which has no line ends. Raises
+    ValueError for an invalid id (see core.resume).
     """
     if not data.isascii():
         data = one_line(data)
@@ -144,9 +140,7 @@ class Decoder:
         self._start: bytes | None = b""
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that `chunk` completes. The time depends on the length of the chunk. Raises
-        EventTooLargeError.
-        """
+        """The events that `chunk` completes, in time linear in its length. Raises EventTooLargeError."""
         if self._start is not None:
             chunk = self._without_mark(chunk)
         if not chunk:

@@ -27,9 +27,7 @@ class GrpcBinding:
     family = "grpc"
 
     def host(self, address: ListenAddress, options: HostOptions) -> GrpcHost:
-        """A grpc.aio server with health and reflection. Raises ValueError for a `tls` that gRPC
-        cannot use.
-        """
+        """A grpc.aio server with health and reflection. Raises ValueError for a `tls` of other hosts."""
         from a2a_bridge_transports.grpc.host import GrpcHost
 
         return GrpcHost(address, options)
@@ -41,9 +39,7 @@ class GrpcBinding:
         service: Service,
         dialects: Sequence[Dialect],
     ) -> None:
-        """Attaches the server side; gRPC has no mount paths. Raises ValueError if a version's addresses are
-        taken on this host.
-        """
+        """Attaches the server side, without a path. Raises ValueError for an address that is taken."""
         if not isinstance(host, AsgiHost):
             host.add(service, dialects)
             return
@@ -56,9 +52,7 @@ class GrpcBinding:
     def dial(
         self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
     ) -> AbstractAsyncContextManager[Service]:
-        """A channel to the interface. Raises ValueError for a URL or credentials that gRPC cannot use,
-        LookupError if the version has no gRPC form.
-        """
+        """A channel. Raises ValueError for an unusable URL or credentials, LookupError without a form."""
         from a2a_bridge_transports.grpc.client import dial
 
         return dial(interface, dialect, options)

@@ -45,13 +45,10 @@ class Client(Service, Protocol):
 
     async def finish(self) -> None:
         """Closes it when its running calls have ended."""
-        ...
 
 
 def place_of(target: str) -> tuple[str, int] | None:
-    """The host and port of a target; None for a target with several addresses or without one, such as the
-    path of a socket.
-    """
+    """The host and port of a target; None for several addresses, or none, such as the path of a socket."""
     host, _, port = _NATIVE.sub("", target).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     return (host, int(port)) if host and port.isdecimal() and "," not in host and "/" not in host else None
@@ -160,10 +157,8 @@ _PROBE = "/grpc.health.v1.Health/Check"
 
 
 class Keepalive:
-    """Watches the streams of one channel.
-
-    A quarter of `idle_timeout` (seconds) of silence on all of them starts a probe, which has the rest of it
-    to be answered; otherwise the streams are cancelled and added to `lost`.
+    """Watches the streams of one channel. A quarter of `idle_timeout` (seconds) of silence on all of them
+    starts a probe, which has the rest of it for an answer; else they are cancelled and added to `lost`.
     """
 
     def __init__(self, channel: Any, idle_timeout: float) -> None:

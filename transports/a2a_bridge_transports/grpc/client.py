@@ -69,10 +69,8 @@ _UNCONNECTED = frozenset({_STATE.CONNECTING, _STATE.TRANSIENT_FAILURE})
 def dial(
     interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
 ) -> AbstractAsyncContextManager[Service]:
-    """A separate channel to the interface, created on entering and connected by the first call.
-
-    Raises ValueError for a URL, a parameter or credentials that gRPC cannot use, LookupError if the version
-    has no gRPC form.
+    """A separate channel, made on entering and connected by the first call. Raises ValueError for a URL,
+    parameter or credentials that gRPC cannot use, LookupError if the version has no gRPC form.
     """
     form = dialect.form(GRPC, files=options.files)
     if form is None:
@@ -344,9 +342,8 @@ class _Client:
         return too_large(reply) or broken_error(reply) or row.decode_names(self._form.decode_error(reply))
 
     async def _wait_connected(self, limit: float | None) -> None:
-        """Waits until the channel has a connection or fails. limit: the time of the call.
-
-        Raises UNAVAILABLE or DEADLINE_EXCEEDED (phase=connect).
+        """Waits until the channel has a connection or fails. limit: the time of the call. Raises UNAVAILABLE
+        or DEADLINE_EXCEEDED (phase=connect).
         """
         patience = self._options.connect_patience
         if patience is not None and limit is not None:
@@ -402,9 +399,7 @@ def _read(row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
 
 
 def _constant(dialect: Dialect, parameters: Mapping[str, str]) -> dict[str, str]:
-    """The parameters of every call: the version if this one's callers declare it, and those of the
-    options.
-    """
+    """The parameters of every call: those of the options, and the version if its callers declare it."""
     own = {name: value for name, value in parameters.items() if name.lower() != VERSION_PARAMETER}
     if dialect.declares:
         own[VERSION_PARAMETER] = dialect.version
@@ -415,9 +410,7 @@ def _constant(dialect: Dialect, parameters: Mapping[str, str]) -> dict[str, str]
 
 
 def _pass_cancellation() -> None:
-    """Re-raises the current CancelledError if it is meant for this task; grpcio raises the same for a call
-    that was cancelled elsewhere.
-    """
+    """Re-raises the CancelledError of this task; grpcio raises the same for a call cancelled elsewhere."""
     task = asyncio.current_task()
     if task is None or task.cancelling():
         raise  # noqa: PLE0704  called from an except clause
@@ -482,9 +475,7 @@ def _from_files(files: TlsFiles) -> Any:
 
 
 def _from_context(context: ssl.SSLContext) -> Any:
-    """The part of an SSLContext that gRPC can use: the trusted authorities. A client certificate cannot be
-    extracted from it; that needs grpc.ChannelCredentials.
-    """
+    """The trusted authorities of an SSLContext. A client certificate cannot be extracted from it."""
     if context.verify_mode is ssl.CERT_NONE:
         raise ValueError(
             "gRPC always verifies certificates: pass grpc.ChannelCredentials with the right roots"

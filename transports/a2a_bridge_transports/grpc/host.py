@@ -97,9 +97,7 @@ class GrpcHost:
         self._address = ListenAddress(self._address.host, port)
 
     async def drain(self, grace: float) -> None:
-        """Health reports NOT_SERVING; new work is rejected, running work gets `grace` seconds, the rest
-        UNAVAILABLE.
-        """
+        """Rejects new work and fails health; running work gets `grace` seconds, the rest is UNAVAILABLE."""
         if self._server is None:
             return
         self._health.retired.set()
@@ -155,9 +153,7 @@ def add_to_server(
 
 
 def _is_no_departure(record: logging.LogRecord) -> bool:
-    """False for a caller that left while its response was sent, which grpcio logs as an error, with a
-    traceback, unless it has noticed that before.
-    """
+    """False for a caller that left during its response: grpcio may log that as an error with a traceback."""
     return record.exc_info is None or not isinstance(record.exc_info[1], _LEFT)
 
 

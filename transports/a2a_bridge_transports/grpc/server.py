@@ -69,29 +69,23 @@ class Exchange(Protocol):
 
     def invocation_metadata(self) -> Metadata:
         """The metadata of the request."""
-        ...
 
     def time_remaining(self) -> float | None:
         """Seconds until the caller's deadline; None without one."""
-        ...
 
     def peer(self) -> str:
         """The address of the caller."""
-        ...
 
     async def send_initial_metadata(self, metadata: Pairs) -> None:
         """Sends metadata before the first message."""
-        ...
 
     def set_trailing_metadata(self, metadata: Pairs) -> None:
         """Keeps metadata for the end of the call."""
-        ...
 
     async def write(self, message: bytes) -> None:
         """Sends a message of a stream, and waits while the caller does not read. Raises an exception of the
         host if the caller has left.
         """
-        ...
 
 
 class Rejection(NamedTuple):
@@ -181,10 +175,8 @@ class Handlers:
         return tuple(prefix.removeprefix("/") for prefix in self._prefixes)
 
     def reject_others(self) -> None:
-        """Answers calls to A2A services of other packages with VERSION_NOT_SUPPORTED.
-
-        Only for the last handlers of a server that belongs to the bridge: on another server those packages
-        may be served as well.
+        """Answers calls to A2A services of other packages with VERSION_NOT_SUPPORTED. Only for the last
+        handlers of our own server: another server may serve those packages itself.
         """
         if self._side is not None:
             self._other = Method(self._side.other_version, streaming=True, known=False)
@@ -434,9 +426,8 @@ class _Side:
         return guard
 
     def _metadata(self, context: Exchange, reply: Mapping[str, str], about: Any = None) -> Pairs:
-        """Response parameters under the names of this caller's version. about: the request of a unary call.
-
-        Raises ValueError.
+        """Response parameters, named as in the caller's version. about: a unary call's request. Raises
+        ValueError.
         """
         if (
             about is not None
@@ -473,9 +464,7 @@ def _event(row: Row[str, bytes], event: Any) -> bytes:
 
 
 def _first_metadata(reply: dict[str, str], event: Event) -> dict[str, str]:
-    """The response parameters of a stream: the parameters of the service, the id of the first event, and
-    whether it is a gap.
-    """
+    """A stream's response parameters: of the service, the id of the first event, whether it is a gap."""
     if not event.id and not event.gap:
         return reply
     parameters = dict(reply)
@@ -487,8 +476,8 @@ def _first_metadata(reply: dict[str, str], event: Event) -> dict[str, str]:
 
 
 class _IdCheck:
-    """Checks the ids of a stream after the first one. Only the first id is sent and the caller counts on from
-    it, so a stream whose ids are not consecutive has to break.
+    """Checks the ids of a stream after the first one. Only that one is sent and the caller counts on from it,
+    so a stream whose ids are not consecutive has to break.
     """
 
     __slots__ = ("_expected",)
@@ -498,9 +487,7 @@ class _IdCheck:
         next(self._expected, None)
 
     def __call__(self, event: Event) -> None:
-        """Raises UNAVAILABLE if the id is not the next one and the event does not carry its own id
-        in a mark.
-        """
+        """Raises UNAVAILABLE if the id is neither the next one nor the one in a mark of the event."""
         if event.id == next(self._expected, event.id):
             return
         mark = gap_of(event.message)

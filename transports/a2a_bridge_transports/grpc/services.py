@@ -29,9 +29,7 @@ _UNREADABLE = Rejection(GrpcStatus.INTERNAL, "the request cannot be read")
 
 
 class Health:
-    """grpc.health.v1: everything is SERVING until no new work can be accepted or the host drains; draining
-    also ends watches.
-    """
+    """grpc.health.v1: all is SERVING while new work is accepted. Draining ends that, and watches."""
 
     def __init__(self, names: Iterable[str], rejection: Callable[[], A2AError | None] | None) -> None:
         self.names = {"", *names}
@@ -134,9 +132,7 @@ class Reflection:
 
 
 def _file_of(symbol: str) -> Any:
-    """The file that declares a symbol, also a method of a service, which the pools do not find. Raises
-    KeyError.
-    """
+    """The file that declares a symbol, or a method of a service, which pools do not find. Raises KeyError."""
     try:
         return _found("FindFileContainingSymbol", symbol)
     except KeyError:
@@ -148,9 +144,7 @@ def _file_of(symbol: str) -> Any:
 
 
 def _found(method: str, *arguments: Any) -> Any:
-    """What a method of the pools finds: of the private pool, else of protobuf's default pool. Raises
-    KeyError.
-    """
+    """The result of a method of the private pool, else of protobuf's default pool. Raises KeyError."""
     try:
         return getattr(POOL, method)(*arguments)
     except (KeyError, TypeError):  # TypeError: a descriptor of the other pool

@@ -56,8 +56,8 @@ Metadata = Iterable[tuple[str, str | bytes]] | None
 
 
 def parameters_of(metadata: Metadata) -> dict[str, str]:
-    """Metadata as service parameters (spec 3.2.6): entries of one name joined by a comma, binary ones left
-    out. The extensions come from both names for them.
+    """Metadata as service parameters (spec 3.2.6): entries of a name joined by commas, no binary ones. The
+    extensions come from both of their names.
     """
     found: dict[str, str] = {}
     for name, value in metadata or ():
@@ -94,9 +94,8 @@ def begins_with_gap(metadata: Metadata) -> bool:
 
 
 def reply_metadata(reply: Mapping[str, str], request_metadata: Metadata, dialect: Dialect) -> Pairs:
-    """Response parameters as metadata. Raises ValueError as `metadata_of` does.
-
-    request_metadata: of the request. Activated extensions go back under the names it used.
+    """Response parameters as metadata; activated extensions under the names in `request_metadata`. Raises
+    ValueError as `metadata_of` does.
     """
     parameters = dict(reply)
     if not dialect.declares:
@@ -132,10 +131,8 @@ class Target:
 
 
 def target_of(url: str) -> Target:
-    """The target of an interface URL (spec 5: `host:port`; peers also write URLs).
-
-    Accepts `host:port`, http, https, grpc and grpcs URLs without a path, and gRPC's own dns:, unix:, ipv4:,
-    ipv6:. Raises ValueError for everything else.
+    """The target of an interface URL (spec 5: `host:port`): that, an http, https, grpc or grpcs URL without a
+    path, as peers also write, or gRPC's own dns:, unix:, ipv4:, ipv6:. Raises ValueError for others.
     """
     if url.startswith(_NATIVE):
         return Target(url, None)
@@ -271,9 +268,7 @@ _BROKEN = {
 
 
 def broken_error(reply: ErrorReply[bytes]) -> A2AError | None:
-    """UNAVAILABLE for a status that this side's gRPC made because the connection broke, or because a stopping
-    server dropped the call; None for others.
-    """
+    """UNAVAILABLE for a status that gRPC made here for a broken connection, or a call that was dropped."""
     words = _BROKEN.get(reply.status)
     if words is None or reply.body is not None or not reply.text.lower().startswith(words):
         return None
@@ -289,10 +284,8 @@ def closed_error() -> A2AError:
 
 
 def too_large(reply: ErrorReply[bytes]) -> A2AError | None:
-    """The error for a message that gRPC itself rejected for its size, on either side; else None.
-
-    REQUEST_TOO_LARGE if the peer rejected the request, INVALID_AGENT_RESPONSE if this side did with the
-    response.
+    """The error for a message that gRPC rejected for its size: REQUEST_TOO_LARGE if the peer did so with the
+    request, INVALID_AGENT_RESPONSE if this side did with the response; else None.
     """
     text = reply.text.lower()
     if (

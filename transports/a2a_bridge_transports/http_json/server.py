@@ -40,10 +40,7 @@ OPENAPI_PATH = "/openapi.json"
 
 
 class HttpJsonServer(ServerSide[wire.Routes]):
-    """A service below one path.
-
-    below: length of the mount's path, which is not part of the templates.
-    """
+    """A service below one path. below: length of the mount's path, which is not part of the templates."""
 
     def __init__(
         self, service: Service, dialects: Sequence[Dialect], options: HostOptions, below: int = 0
@@ -118,9 +115,7 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             return self.error(request, table or self.presume(request, having), context, failed, row)
 
     def _openapi(self, request: Request) -> Reply:
-        """The document of the version that a request names as `version`, or of the newest version. Raises
-        INVALID_PARAMS for another version.
-        """
+        """The document of the `version` in the query, or of the newest. Raises INVALID_PARAMS for others."""
         from a2a_bridge.dialects.openapi import openapi  # not for servers that nobody asks
 
         known = {table.dialect.version: table.dialect for table in self.tables}
@@ -167,9 +162,7 @@ class _HttpJsonStream(CallStream[HttpJsonServer]):
 
 
 def _media(request: Request, table: Table[wire.Routes]) -> Headers:
-    """The media type of a response, and for GET that no cache keeps it. Older versions have application/json
-    only.
-    """
+    """The media type of a response, uncached for GET. Older versions have application/json only."""
     accept = request.headers.get("Accept")
     wanted = accept and not table.older and "a2a+json" in accept.lower() and _prefers_a2a(accept)
     media = A2A_JSON if wanted else JSON
@@ -177,10 +170,8 @@ def _media(request: Request, table: Table[wire.Routes]) -> Headers:
 
 
 def _options(method: str, found: Iterable[wire.Match | list[str]], nothing: A2AError) -> Reply:
-    """The methods of a path, in answer to OPTIONS. Raises METHOD_NOT_FOUND for other methods: 404, or 405
-    with Allow.
-
-    nothing: the error for a path that does not exist.
+    """The methods of a path, in answer to OPTIONS. Raises METHOD_NOT_FOUND for other methods (405 with
+    Allow), and `nothing` for a path that does not exist.
     """
     methods = {allowed for match in found for allowed in match if isinstance(allowed, str)}
     if not methods:

@@ -57,9 +57,7 @@ Methods = dict[str, Route]
 
 
 class _Node:
-    """The rules that share the beginning of a path. `ends` maps a verb ("" for none) to the rules that end
-    here.
-    """
+    """The rules that share the beginning of a path. ends: verb ("" for none) to the rules that end here."""
 
     __slots__ = ("ends", "literals", "variable")
 
@@ -82,7 +80,6 @@ class Routes:
 
     def match(self, method: str, path: str) -> Match | list[str]:
         """The route of a request, else the methods for which the path exists: none if it does not exist.
-
         Raises INVALID_REQUEST if the path is not UTF-8.
         """
         plain = self._plain.get(path)
@@ -249,8 +246,8 @@ def _from_query(query: str, rule: HttpRule, members: tuple[str, ...]) -> JsonObj
 
 
 def _query_value(kind: str, text: str) -> Json:
-    """The JSON value of a text. A text that is none of its kind stays one: the decoder of the request rejects
-    it, together with all other members that are wrong.
+    """The JSON value of a text. One that is not of its kind stays text: the decoder of the request rejects it
+    with all other wrong members.
     """
     if kind in ("int", "enum") and _INTEGER.fullmatch(text):
         return int(text)

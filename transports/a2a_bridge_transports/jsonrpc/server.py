@@ -1,6 +1,4 @@
-"""The server side of JSON-RPC: frames ↔ Service over an HTTP host. It reads no sockets and knows no
-version.
-"""
+"""The server side of JSON-RPC: frames ↔ Service over an HTTP host. It has no sockets and knows no version."""
 
 from __future__ import annotations
 
@@ -79,8 +77,8 @@ def _reject_notification(message: Any) -> None:
 
 
 def _place(message: Any, encoded: str) -> None:
-    """Puts the tenant of the path into a request. Raises INVALID_REQUEST if the path is not UTF-8,
-    INVALID_PARAMS for a request that names another tenant.
+    """Puts the tenant of the path into a request. Raises INVALID_REQUEST for a path that is not UTF-8,
+    INVALID_PARAMS for another tenant in the request.
     """
     try:
         tenant = unquote(encoded, errors="strict")
@@ -92,10 +90,7 @@ def _place(message: Any, encoded: str) -> None:
 
 
 class JsonRpcServer(ServerSide[Rows]):
-    """A service at one URL.
-
-    documents: GET handlers that older versions have beside the URL: path relative to the URL → handler.
-    """
+    """A service at one URL. documents: of older versions beside it: relative path → handler of GETs."""
 
     def __init__(self, service: Service, dialects: Sequence[Dialect], options: HostOptions) -> None:
         super().__init__(JSONRPC, service, dialects, _by_method, options)

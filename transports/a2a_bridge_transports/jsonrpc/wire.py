@@ -119,9 +119,7 @@ def document(address: str) -> str | None:
 
 
 def beside(path: str, relative: str) -> str:
-    """Resolves a relative path against a URL's path as if that were a folder: ("/a/b", "../c")
-    gives "/a/c".
-    """
+    """Resolves a relative path against a URL's path as a folder: ("/a/b", "../c") gives "/a/c"."""
     parts = [part for part in path.split("/") if part]
     for part in relative.split("/"):
         if part == "..":
