@@ -211,7 +211,7 @@ async def test_an_agent_that_does_not_say_how_a_task_goes(era: str) -> None:
     async with (
         asyncio.timeout(PATIENCE),
         serve_agent(
-            Agent(Desk(), name="desk"), [interface("GRPC")], ServeOptions(middleware=(Silent,))
+            Agent(Desk(), name="desk"), [interface("GRPC")], ServeOptions(middleware=(Silent,), grace=0.1)
         ) as server,
         fronted(server.card, wait=0.3) as url,
         client(url, era) as mcp,

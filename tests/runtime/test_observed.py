@@ -157,7 +157,7 @@ async def test_the_context_of_other_callers_is_read_from_headers_metadata_and_me
 
 async def test_a_client_that_leaves_ends_all_spans() -> None:
     traces = Traces()
-    async with bridged(ServeOptions(tracing=traces.provider)) as (_, gateway):
+    async with bridged(ServeOptions(tracing=traces.provider, grace=0.1)) as (_, gateway):
         async with (
             connect(f"http://{gateway.http}") as peer,
             aclosing(peer.stream("wait")) as events,
@@ -191,7 +191,7 @@ async def test_the_executor_sees_its_span() -> None:
 
 
 async def test_the_metrics_of_an_agent_and_of_a_gateway() -> None:
-    options = ServeOptions(admin=ListenAddress())
+    options = ServeOptions(admin=ListenAddress(), grace=0.1)
     async with (
         bridged(options) as (agent_, gateway),
         connect(f"http://{gateway.http}", version="0.3") as peer,
