@@ -2,15 +2,13 @@
 messages are rows, and replicas look for them.
 
 Rules:
-1. A bus loses messages, but never delivers a wrong one. Nothing depends on a message for more than time: the
-   database has the truth.
+1. A bus loses messages, but delivers no wrong one. They save time only: the database has the truth.
 2. A bus never says that a replica is dead. Only the database does.
 3. All methods are for the loop of the store.
 
 Rules of the bus over PostgreSQL:
 1. A request is a row for its receiver, and so is the response. Its reader deletes it.
-2. A replica looks every 1.2 seconds, and sooner while it waits for a response or has got a request lately. A
-   single replica does not look.
+2. A replica looks every 1.2 seconds, sooner while it waits or was asked lately, and never if it is single.
 3. There are no topics and no hints: replicas look into the tables instead.
 4. Rows of dead replicas are deleted by the others.
 """
@@ -47,17 +45,14 @@ class Bus(Protocol):
     @property
     def most(self) -> int:
         """The bytes of the largest message."""
-        ...
 
     @property
     def pushes(self) -> bool:
         """Whether messages about topics are delivered. If not, their readers have to poll."""
-        ...
 
     @property
     def live(self) -> bool:
         """False while the bus is known not to work."""
-        ...
 
     async def start(
         self,
@@ -69,39 +64,27 @@ class Bus(Protocol):
     ) -> None:
         """Listens as replica `me` from its return on, or once the bus can be reached.
 
-        answer: answers the request of another replica within seconds; raises nothing. on_hint: called with
-        the hints of other replicas. on_gap: called when messages may have been lost, because the connection
-        was made again, or because this replica was too slow.
+        answer: answers the request of another replica within seconds; raises nothing. on_hint: gets the hints
+        of others. on_gap: messages may have been lost, by a new connection or a delay here.
         """
-        ...
 
     def rename(self, me: str, /) -> None:
         """Renames this replica. Requests to the old name find nobody."""
-        ...
 
     async def request(self, replica: str, data: bytes, seconds: float, /) -> bytes:
-        """The response of a replica.
-
-        Raises NobodyError, BusDownError, and TimeoutError after `seconds`. In the last two cases the request
-        may have arrived.
-        """
-        ...
+        """The response of a replica. Raises NobodyError; or in doubt BusDownError, TimeoutError."""
 
     def publish(self, topic: str, data: bytes, /) -> None:
         """Sends a message to all readers of a topic, if the bus works."""
-        ...
 
     def subscribe(self, topic: str, handler: Callable[[bytes], None], /) -> Callable[[], None]:
         """Reads a topic until the returned function is called."""
-        ...
 
     def hint(self, hint: Hint, /) -> None:
         """Gives a hint to all other replicas. Equal hints within a short time are one message."""
-        ...
 
     async def close(self) -> None:
         """Stops listening. May be called twice."""
-        ...
 
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
@@ -194,7 +177,7 @@ class PollingBus:
 
     def subscribe(self, topic: str, handler: Callable[[bytes], None], /) -> Callable[[], None]:  # noqa: ARG002
         """See Bus: nothing comes."""
-        return _nothing
+        return lambda: None
 
     def hint(self, hint: Hint, /) -> None:
         """See Bus: nobody hears it."""
@@ -259,7 +242,3 @@ class PollingBus:
         answer = await self._reply(request)
         with suppress(SessionError):  # its sender asks again
             await self._send(asker, b"!" + call + answer)
-
-
-def _nothing() -> None:
-    """Ends a subscription to nothing."""

@@ -6,14 +6,11 @@ Rules:
 2. The response to a stream is its first event; the caller reads the others from the log. Only where the
    stream ends is asked for, because that depends on the queue of the receiver.
 3. Errors come back unchanged. A caller that leaves does not stop accepted work.
-4. Every call has an end: the response, the death of the receiver as the database sees it, or UNAVAILABLE
-   after a time without any response.
-5. A call is for a replica under one name. Once the replica of that name was declared dead, the caller may
-   execute the call itself. So the receiver does not: neither a late copy, nor under its new name a call that
-   has begun.
+4. Every call has an end: the response, the death of the receiver by the database, or UNAVAILABLE later.
+5. A call is for a replica under one name. Once that was declared dead, the caller may execute the call
+   itself. So the receiver does not: neither a late copy, nor under its new name a call that has begun.
 
-The messages of calls are frames: a header, and a part of a document. A document is the context of a call as
-JSON, and bytes of a row of 1.0.
+Messages are frames: a header, and a part of a document: a call's context as JSON, and bytes of a row of 1.0.
 
 Rules of frames:
 1. A document larger than the bus allows travels in parts.
@@ -29,6 +26,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -47,7 +45,7 @@ from a2a_bridge.core.errors import (
 from a2a_bridge.core.operations import Streaming
 from a2a_bridge.core.resume import number_of
 from a2a_bridge.core.service import Event, Service
-from a2a_bridge.dialects import GRPC, by_version
+from a2a_bridge.dialects import GRPC, V1_0
 from a2a_bridge.dialects.dialect import ErrorReply, Form
 
 _HEADER = struct.Struct("!BB16sIII")
@@ -105,10 +103,7 @@ def decode(data: bytes) -> Frame:
 
 def form() -> Form[str, bytes]:
     """The rows that encode calls between replicas."""
-    newest = by_version("1.0")
-    if newest is None:
-        raise RuntimeError("version 1.0 is missing")
-    found: Form[str, bytes] = newest.forms[GRPC]
+    found: Form[str, bytes] = V1_0.forms[GRPC]
     return found
 
 
@@ -187,10 +182,7 @@ _LARGEST = 256 << 20
 
 
 class ReplicaDirectory:
-    """Which replicas are alive, as this process knows it.
-
-    seconds: after which a silent replica is given up.
-    """
+    """The replicas that are alive, as this process knows. seconds: after which a silent one is given up."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -238,10 +230,8 @@ class ReplicaDirectory:
 
 
 class ReplicaClient:
-    """Another replica: unary calls and the beginnings of streams.
-
-    All methods raise OwnerLostError if that replica is dead, or has not got the task; UNAVAILABLE if it does
-    not answer.
+    """Another replica: unary calls and the beginnings of streams. All methods raise OwnerLostError if it is
+    dead, or has not got the task; UNAVAILABLE if it does not answer.
     """
 
     def __init__(
@@ -265,9 +255,7 @@ class ReplicaClient:
         return Event(first, head["event"], head["gap"]), call_id
 
     async def continues_after(self, call_id: bytes, number: int) -> bool:
-        """True if a stream goes on after this event. False if that cannot be known: a new owner of the task
-        does not have the old queue.
-        """
+        """True if a stream goes on after this event. False if unknown: a new owner lacks the old queue."""
         try:
             reply = await self._ask(Frame(FrameKind.PASSED, call_id, number=number), None)
         except A2AError as error:
@@ -330,9 +318,9 @@ class ReplicaClient:
                 raise OwnerLostError
             patience = self._directory.seconds if taken or self._bus.live else _BUS_PATIENCE
             if limit is not None and now >= limit:
-                raise _silent("the replica that works on the task did not answer in time")
+                raise _unavailable("the replica that works on the task did not answer in time")
             if now - heard >= patience:
-                raise _silent("the replica that works on the task cannot be reached")
+                raise _unavailable("the replica that works on the task cannot be reached")
             try:
                 reply = await self._request(frame, limit)
             except TimeoutError:
@@ -365,21 +353,19 @@ class ReplicaClient:
             raise
 
 
+@dataclass(slots=True, eq=False)
 class _Served:
     """One call of another replica."""
 
-    __slots__ = ("changed", "data", "ended", "parts", "passed", "result", "size", "task")
-
-    def __init__(self, count: int) -> None:
-        self.parts: list[bytes | None] = [None] * count
-        self.size = 0
-        self.task: asyncio.Task[None] | None = None
-        #: the document of the response
-        self.result: bytes | None = None
-        #: of a stream: the number of its last event so far, and whether it has ended
-        self.passed = 0
-        self.ended = False
-        self.changed = asyncio.Event()
+    parts: list[bytes | None]
+    size: int = 0
+    task: asyncio.Task[None] | None = None
+    #: the document of the response
+    result: bytes | None = None
+    #: of a stream: the number of its last event so far, and whether it has ended
+    passed: int = 0
+    ended: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def notify(self) -> None:
         changed, self.changed = self.changed, asyncio.Event()
@@ -387,10 +373,7 @@ class _Served:
 
 
 class ReplicaServer:
-    """Executes the calls of other replicas with a service, which must not forward them again.
-
-    me: the present name of this replica; most: of the bus.
-    """
+    """Executes the calls of other replicas with a service that does not forward them. most: of the bus."""
 
     def __init__(self, service: Service, me: Callable[[], str], most: Callable[[], int]) -> None:
         self._service = service
@@ -413,7 +396,7 @@ class ReplicaServer:
                 if served is None:
                     if not 0 < frame.parts <= _LARGEST // self._most() + 1:
                         return UNKNOWN
-                    served = self._calls[frame.call] = _Served(frame.parts)
+                    served = self._calls[frame.call] = _Served([None] * frame.parts)
                     self._known[frame.call] = asyncio.get_running_loop().time()
                 return await self._add(served, frame)
             case FrameKind.WAIT if served is not None:
@@ -495,12 +478,7 @@ class ReplicaServer:
             context = decode_context(head["context"])
             row = self._rows.get(head["operation"])
             if row is None:
-                raise A2AError(  # noqa: TRY301  answered as any other error
-                    Reason.UNAVAILABLE,
-                    "the replica that works on the task cannot do this",
-                    blame=Blame.SELF,
-                    retry_after=1.0,
-                )
+                raise _unavailable("the replica that works on the task cannot do this")  # noqa: TRY301  as above
             call: Call[Any, Any] = Call(row.operation, row.decode_request(body), context)
             if isinstance(row.operation, Streaming):
                 await self._stream(served, call, row.encode_response)
@@ -577,5 +555,5 @@ class ReplicaServer:
 _LEAVING: set[asyncio.Task[None]] = set()
 
 
-def _silent(text: str) -> A2AError:
+def _unavailable(text: str) -> A2AError:
     return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)

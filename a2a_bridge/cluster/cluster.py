@@ -3,14 +3,11 @@
 A Cluster holds no tasks.
 
 Rules:
-1. The store sees `me`, `follow`, `unfollow`, `publish`, and is called as ClusterStore; the engine sees
-   Remote. Neither sees the bus.
+1. The store sees `me`, `follow`, `unfollow` and `publish`, and is a ClusterStore; the engine sees a Remote.
 2. Only the database says who is dead. An outage of the bus ends no work of a live replica.
-3. A replica is alive exactly as long as it has a row in `replicas`. A replica that has seen another
-   replica without a heartbeat for the lease deletes its row; a replica without a row was declared dead, and
-   continues under a new name.
-4. No wall clocks: a heartbeat is a counter, and each watcher measures on its own clock how long the counter
-   stands still.
+3. A replica is alive exactly as long as it has a row in `replicas`. One that has seen another without a
+   heartbeat for the lease deletes its row; one without a row was declared dead, and gets a new name.
+4. No wall clocks: a heartbeat is a counter, and each watcher measures how long it stands still.
 5. A watcher that could not look starts its measurement anew: an outage of the database kills no replica.
 6. The heartbeat runs in a loop of its own, with its own connection: a busy loop of the store is no death. All
    callbacks run in the loop of the store.
@@ -39,7 +36,7 @@ from a2a_bridge.cluster.calls import (
 )
 from a2a_bridge.cluster.locks import ReplicaLocks
 from a2a_bridge.cluster.session import SECONDS, PostgresSession, SessionError, session_name
-from a2a_bridge.cluster.tails import ClusterStore, Committed, Tails
+from a2a_bridge.cluster.tails import ClusterStore, Committed, Tails, now
 from a2a_bridge.core.service import Service
 
 log = logging.getLogger("a2a_bridge.hosting.cluster")
@@ -71,10 +68,8 @@ LEFT = """
 
 
 class Membership:
-    """Which replicas on one database are alive: a heartbeat, and a watch on the heartbeats of the others.
-
-    cluster: told of changes, in the loop of its store, with `post`. lease: seconds without a heartbeat after
-    which a replica counts as dead.
+    """The live replicas on one database: a heartbeat, and a watch on those of the others. cluster: told of
+    changes, in the loop of its store, with `post`. lease: seconds after which a silent replica is dead.
     """
 
     def __init__(
@@ -142,7 +137,7 @@ class Membership:
 
     async def beat(self) -> None:
         """One heartbeat, and a look at the heartbeats of the others. Raises SessionError."""
-        began = _now()
+        began = now()
         rows = await self._session.run(BEAT, {"me": self.name}, min(SECONDS, self._lease / 2))
         others = {str(name): int(beat) for name, beat in rows if name != self.name}
         if len(others) == len(rows):
@@ -154,31 +149,29 @@ class Membership:
         self._post(self._cluster.on_members, self._others | {self.name}, began)
 
     async def leave(self) -> None:
-        """Leaves: this replica's tasks become orphans at once. Without the database the others detect it by
-        themselves.
-        """
+        """Leaves: its tasks become orphans at once. Without the database the others detect it themselves."""
         with suppress(SessionError):
             await self._session.run(LEAVE, {"me": self.name}, min(SECONDS, self._lease / 2))
 
     async def _watch(self, others: dict[str, int]) -> None:
-        now = _now()
-        if now - self._looked > self._lease / 2:
+        time = now()
+        if time - self._looked > self._lease / 2:
             self._seen.clear()
-        self._looked = now
+        self._looked = time
         self._seen = {
-            name: seen if (seen := self._seen.get(name)) is not None and seen[0] == beat else (beat, now)
+            name: seen if (seen := self._seen.get(name)) is not None and seen[0] == beat else (beat, time)
             for name, beat in others.items()
         }
         for name, (beat, since) in list(self._seen.items()):
-            if now - since >= self._lease:
+            if time - since >= self._lease:
                 if await self._session.run(BURY, {"id": name, "beat": beat}):
                     text = "replica %s had no heartbeat for %.1f s: its tasks are taken over"
-                    log.warning(text, name, now - since)
+                    log.warning(text, name, time - since)
                     del self._seen[name]
                     await self._end_session(name)
                     self._post(self._cluster.tell)
                 else:  # it has a newer heartbeat, or another replica was faster: the next look shows it
-                    self._seen[name] = beat, now
+                    self._seen[name] = beat, time
         left = frozenset(self._seen)
         if self._others - left:
             self._post(self._cluster.on_orphans)
@@ -203,15 +196,11 @@ class Membership:
         self._post(self._cluster.on_orphans)
 
     def _suspect_loss(self) -> None:
-        if not self._loss_suspected and _now() - self._last_beat >= self._lease:
+        if not self._loss_suspected and now() - self._last_beat >= self._lease:
             self._loss_suspected = True
             # Its work continues: without the database no other replica can take it over, and if only this one
             # is cut off, its writes will be rejected.
             log.error("other replicas may have declared this one dead; it continues until it knows")
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 class HeartThread:
@@ -258,9 +247,9 @@ class HeartThread:
 class Cluster:
     """The replicas on one database, including this replica. Create and use it in the loop of the store.
 
-    session, lock_session: for heartbeats and a polling bus, and for locks. make_bus: the bus, given a
-    function that returns True while no other replica is known. lease: seconds without a heartbeat after which
-    a replica counts as dead. new_name, new_id: make names of replicas, and ids of calls and locks.
+    session, lock_session: for heartbeats and a polling bus, and for locks. make_bus: given a function that is
+    true while no other replica is known. lease: seconds after which a silent replica is dead. new_name,
+    new_id: for replicas, and for calls and locks.
     """
 
     def __init__(
@@ -285,8 +274,9 @@ class Cluster:
         #: which of the rows of each counter this replica writes
         self.stripe = stripe_of(self.me, frozenset())
         self._on_death: list[Callable[[], None]] = []
-        self._store: ClusterStore | None = None
-        self._tails: Tails | None = None
+        #: from `start` on
+        self._store: ClusterStore
+        self._tails = Tails(self._bus)
         self._server: ReplicaServer | None = None
         self._living: asyncio.Future[None] | None = None
         self._closed = False
@@ -294,32 +284,26 @@ class Cluster:
     # ------------------------------------------------------------------ for the store
 
     def on_death(self, callback: Callable[[], None]) -> None:
-        """Registers a callback for possible orphans: called after the start, and whenever a replica
-        has died.
-        """
+        """Registers a callback for possible orphans: after the start, and whenever a replica has died."""
         self._on_death.append(callback)
 
     def follow(self, task_id: str) -> None:
         """A task has readers here."""
-        if self._tails is not None:
-            self._tails.follow(task_id)
+        self._tails.follow(task_id)
 
     def unfollow(self, task_id: str) -> None:
         """A task has no readers here any more."""
-        if self._tails is not None:
-            self._tails.unfollow(task_id)
+        self._tails.unfollow(task_id)
 
     def publish(self, commits: Iterable[Committed], *, deliveries: bool) -> None:
         """Tells others the commits of this replica: changes of tasks, and new entries of the outbox."""
-        if self._tails is not None:
-            self._tails.publish(commits)
+        self._tails.publish(commits)
         if deliveries and not self._directory.alone:
             self._bus.hint(Hint.MAIL)
 
     async def start(self, store: ClusterStore) -> None:
         """Joins the cluster. Raises SessionError; `close` is required then, too."""
-        self._store = store
-        self._tails = Tails(self._bus, store)
+        self._store = self._tails.store = store
         await self._heart.start(self._membership.join())
         self.me = self._membership.name
         await self._bus.start(self.me, self.answer, self.on_hint, self.on_gap)
@@ -327,14 +311,11 @@ class Cluster:
         self._bus.hint(Hint.JOINED)
 
     async def close(self) -> None:
-        """Leaves the cluster: tasks that this replica still holds become orphans at once. May be called
-        twice.
-        """
+        """Leaves the cluster: tasks that it still holds become orphans at once. May be called twice."""
         if self._closed:
             return
         self._closed = True
-        if self._tails is not None:
-            self._tails.close()
+        self._tails.close()
         await self._locks.close()
         if self._living is not None:
             self._living.cancel()
@@ -371,8 +352,7 @@ class Cluster:
         answer = UNKNOWN
         try:
             if frame.kind is FrameKind.READS:
-                if self._tails is not None:
-                    answer = self._tails.told(frame)
+                answer = self._tails.told(frame)
             elif self._server is not None:
                 answer = await self._server.answer(frame)
         except Exception:
@@ -381,8 +361,7 @@ class Cluster:
 
     def on_hint(self, hint: Hint, /) -> None:
         if hint is Hint.MAIL:
-            if self._store is not None:
-                self._store.outbox_changed()
+            self._store.outbox_changed()
             return
         self._heart.call(self._membership.hurry)
         if hint is Hint.ORPHANS:
@@ -390,10 +369,8 @@ class Cluster:
 
     def on_gap(self) -> None:
         """Messages of the bus may have been lost."""
-        if self._tails is not None:
-            self._tails.on_gap()
-        if self._store is not None:
-            self._store.outbox_changed()
+        self._tails.on_gap()
+        self._store.outbox_changed()
 
     # ------------------------------------------------------------------ for the membership
 
@@ -403,8 +380,7 @@ class Cluster:
         self._bus.rename(me)
         if self._server is not None:
             self._server.on_rename()
-        if self._store is not None:
-            self._store.let_go()
+        self._store.let_go()
 
     def on_members(self, alive: frozenset[str], began: float, /) -> None:
         """The live replicas, this replica included, of a look that began at this time of the loop's clock."""
@@ -420,8 +396,7 @@ class Cluster:
 
     def unreachable(self) -> None:
         """A heartbeat has failed."""
-        if self._store is not None:
-            self._store.unreachable()
+        self._store.unreachable()
 
     def tell(self) -> None:
         """The other replicas should learn that there may be orphans."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -72,11 +72,12 @@ class ReplicaLocks:
         """Holds the lock of a name while the context is open; waits until it is free."""
         values = {"name": name, "token": self._new_token()}
         try:
-            await self._acquire(values)
+            await _insist(lambda: self._acquire(values), "acquired", logging.WARNING)
             yield
         finally:
             # In a task, because this one may be cancelled; also after a wait, which may have acquired it.
-            release = asyncio.create_task(self._release(values), name="a2a lock release")
+            work = _insist(lambda: self._release(values), "released", logging.DEBUG)
+            release = asyncio.create_task(work, name="a2a lock release")
             self._releases.add(release)
             release.add_done_callback(self._releases.discard)
 
@@ -88,31 +89,28 @@ class ReplicaLocks:
             one.cancel()
         await self._session.close()
 
-    async def _acquire(self, values: Mapping[str, Any]) -> None:
-        pause, failed = _SOON, False
-        while True:
-            try:
-                if not self._swept:
-                    await self._session.run(SWEEP, {})
-                    self._swept = True
-                if await self._session.run(ACQUIRE, {**values, "me": self._me()}):
-                    return
-                failed = False
-            except SessionError as error:
-                if not failed:
-                    log.warning("a lock cannot be acquired: %s; this is tried again", error)
-                failed = True
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LATE)
+    async def _acquire(self, values: Mapping[str, Any]) -> bool:
+        if not self._swept:
+            await self._session.run(SWEEP, {})
+            self._swept = True
+        return bool(await self._session.run(ACQUIRE, {**values, "me": self._me()}))
 
-    async def _release(self, values: Mapping[str, Any]) -> None:
-        pause = _SOON
-        while True:
-            try:
-                await self._session.run(RELEASE, values)
-            except SessionError as error:
-                log.debug("a lock cannot be released: %s; this is tried again", error)
-            else:
+    async def _release(self, values: Mapping[str, Any]) -> bool:
+        await self._session.run(RELEASE, values)
+        return True
+
+
+async def _insist(work: Callable[[], Awaitable[object]], done: str, level: int) -> None:
+    """Works with growing pauses until there is a result. Logs the first of several failures."""
+    pause, failed = _SOON, False
+    while True:
+        try:
+            if await work():
                 return
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LATE)
+            failed = False
+        except SessionError as error:
+            if not failed:
+                log.log(level, "a lock cannot be %s: %s; this is tried again", done, error)
+            failed = True
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LATE)

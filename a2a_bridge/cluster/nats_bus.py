@@ -26,6 +26,7 @@ import re
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -44,9 +45,8 @@ _PREFIX, _KEY, _SUM = 2, 32, 2
 
 class NatsLogin:
     """servers: `nats://` or `tls://` addresses. credentials: the path of a file with a JWT and a key; empty
-    for none. ca: the path of the certificates to trust; empty for the certificates of the system.
-
-    Raises ValueError for files and addresses that cannot be used, MissingExtraError.
+    for none. ca: the path of trusted certificates; empty for the system's. Raises ValueError for unusable
+    files and addresses, MissingExtraError.
     """
 
     def __init__(self, servers: tuple[str, ...], credentials: str = "", ca: str = "") -> None:
@@ -261,7 +261,8 @@ class NatsBus:
             read.handlers.remove(handler)
             if not read.handlers and self._topics.get(subject) is read:
                 del self._topics[subject]
-                self._work(self._stop_reading, read)
+                if read.subscription is not None:
+                    self._work(read.subscription.unsubscribe)
 
         return leave
 
@@ -335,10 +336,6 @@ class NatsBus:
             subject, cb=heard, pending_msgs_limit=_WAITING, pending_bytes_limit=_WAITING_BYTES
         )
         if not read.handlers:
-            await read.subscription.unsubscribe()
-
-    async def _stop_reading(self, read: _Topic) -> None:
-        if read.subscription is not None:
             await read.subscription.unsubscribe()
 
     async def _failed(self, error: Exception) -> None:
@@ -448,11 +445,9 @@ class NatsBus:
             log.debug("NATS: %s", type(error).__name__)
 
 
+@dataclass(slots=True, eq=False)
 class _Topic:
     """A topic that is read."""
 
-    __slots__ = ("handlers", "subscription")
-
-    def __init__(self) -> None:
-        self.handlers: list[Callable[[bytes], None]] = []
-        self.subscription: Any = None
+    handlers: list[Callable[[bytes], None]] = field(default_factory=list)
+    subscription: Any = None

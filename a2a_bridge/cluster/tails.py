@@ -16,6 +16,7 @@ import logging
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
@@ -73,55 +74,48 @@ class ClusterStore(Protocol):
 
     def is_holder(self, task_id: str, /) -> bool:
         """True if this replica holds the task: then its readers get the events without a bus."""
-        ...
 
     def heard(self, task_id: str, first: int, data: Sequence[bytes], ended: bool, /) -> None:
         """Events that another replica has committed. Events that do not follow are looked for in the log."""
-        ...
 
     def wake(self, task_ids: Sequence[str], /) -> None:
         """The log of these tasks may have further events."""
-        ...
 
     async def positions(self, task_ids: Sequence[str], /) -> Mapping[str, Position]:
         """Tasks as the database has them now. Raises A2AError."""
-        ...
 
     def unreachable(self) -> None:
         """The database does not answer."""
-        ...
 
     def outbox_changed(self) -> None:
         """The outbox may have new entries."""
-        ...
 
     def let_go(self) -> None:
         """All leases are lost, because this replica was declared dead and has a new name."""
-        ...
 
 
+@dataclass(slots=True, eq=False)
 class _Followed:
     """A task that is read here."""
 
-    __slots__ = ("ended", "fence", "holder", "last", "leave", "said")
-
-    def __init__(self) -> None:
-        #: ends the subscription; None while the task is written here
-        self.leave: Callable[[], None] | None = None
-        self.last = -1
-        self.fence = 0
-        self.ended = False
-        self.holder = ""
-        #: when the holder was told
-        self.said = float("-inf")
+    #: ends the subscription; None while the task is written here
+    leave: Callable[[], None] | None = None
+    last: int = -1
+    fence: int = 0
+    ended: bool = False
+    holder: str = ""
+    #: when the holder was told
+    said: float = float("-inf")
 
 
 class Tails:
     """The tails of a replica."""
 
-    def __init__(self, bus: Bus, store: ClusterStore) -> None:
+    #: set before the first `follow`
+    store: ClusterStore
+
+    def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._store = store
         self._followed: dict[str, _Followed] = {}
         self._looking: asyncio.Task[None] | None = None
         self._now = asyncio.Event()
@@ -152,12 +146,12 @@ class Tails:
                     self._now.set()
         if not self._read_elsewhere:
             return
-        now = _time()
+        time = now()
         for commit in commits:
             until = self._read_elsewhere.get(commit.task_id)
             if until is None:
                 continue
-            if until < now:
+            if until < time:
                 del self._read_elsewhere[commit.task_id]
             else:
                 self._bus.publish(topic(commit.task_id), _encode(commit, self._bus.most))
@@ -178,31 +172,29 @@ class Tails:
 
     def told(self, frame: Frame) -> Frame:
         """Another replica reads tasks of this replica."""
-        until = _time() + _SENDS
-        for task_id in json.loads(frame.body):
-            self._read_elsewhere[task_id] = until
+        time = now()
+        self._read_elsewhere |= dict.fromkeys(json.loads(frame.body), time + _SENDS)
         if len(self._read_elsewhere) > 10 * _AT_ONCE:
-            now = _time()
-            self._read_elsewhere = {one: end for one, end in self._read_elsewhere.items() if end > now}
+            self._read_elsewhere = {one: end for one, end in self._read_elsewhere.items() if end > time}
         return Frame(FrameKind.DONE, frame.call)
 
     # ------------------------------------------------------------------ for readers
 
     def _hear(self, task_id: str, data: bytes) -> None:
         followed = self._followed.get(task_id)
-        if followed is None or self._store.is_holder(task_id):
+        if followed is None or self.store.is_holder(task_id):
             return
         fence, first, count, ended = _HEADER.unpack_from(data)
         if fence <= followed.fence and first + count - 1 <= followed.last:
             return  # the log has shown it already
         if fence <= followed.fence or (not count and not ended):
             # Of a holder before the present holder, or a reference.
-            self._store.wake([task_id])
+            self.store.wake([task_id])
             return
         followed.fence = fence
         followed.last = max(followed.last, first + count - 1)
         followed.ended = bool(ended)
-        self._store.heard(task_id, first, _events(data, count), bool(ended))
+        self.store.heard(task_id, first, _events(data, count), bool(ended))
 
     async def _look_on(self) -> None:
         pause = _BEGIN
@@ -233,7 +225,7 @@ class Tails:
         """The tasks that others write, each with a subscription."""
         wanted = []
         for task_id, followed in self._followed.items():
-            if self._store.is_holder(task_id):
+            if self.store.is_holder(task_id):
                 if followed.leave is not None:
                     followed.leave()
                     followed.leave = None
@@ -252,7 +244,7 @@ class Tails:
     async def _look(self, task_ids: Sequence[str]) -> bool:
         """Looks tasks up; wakes the readers of tasks that have moved on."""
         moved = []
-        for task_id, position in (await self._store.positions(task_ids)).items():
+        for task_id, position in (await self.store.positions(task_ids)).items():
             followed = self._followed.get(task_id)
             if followed is None:
                 continue
@@ -264,12 +256,12 @@ class Tails:
             if position.holder != followed.holder:
                 followed.holder, followed.said = position.holder, float("-inf")
         if moved:
-            self._store.wake(moved)
+            self.store.wake(moved)
         return bool(moved)
 
     async def _say(self) -> bool:
         """Tells holders that their tasks are read here, and looks again. True if all of them know."""
-        due = _time() - _SAYS
+        due = now() - _SAYS
         holders: dict[str, list[str]] = {}
         lacking = False
         for task_id, followed in self._followed.items():
@@ -302,7 +294,7 @@ class Tails:
                 return told
             for task_id in some:
                 if (followed := self._followed.get(task_id)) is not None and followed.holder == holder:
-                    followed.said = _time()
+                    followed.said = now()
             told += some
         return told
 
@@ -333,5 +325,6 @@ def _events(data: bytes, count: int) -> list[bytes]:
     return found
 
 
-def _time() -> float:
+def now() -> float:
+    """The time of the running loop, in seconds."""
     return asyncio.get_running_loop().time()
