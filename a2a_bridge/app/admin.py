@@ -38,7 +38,7 @@ from a2a_bridge.gateway.failover import Failover
 from a2a_bridge.hosting.phases import Phase
 from a2a_bridge.middleware.metrics import PREFIX, Gather, label
 from a2a_bridge.push.ports import Backlog
-from a2a_bridge.stores.ports import MeasuresWrites, Outbox, Store
+from a2a_bridge.stores.ports import Outbox, Store, WriteTotals
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -267,8 +267,8 @@ def _store(name: str, store: Store) -> Iterable[Metric]:
 
     available = float(store.rejection() is None)
     yield _gauge("store_available", "1 while the store can be written.", _of(name, available))
-    if isinstance(store, MeasuresWrites):
-        writes = store.writes()
+    if (measure := getattr(store, "writes", None)) is not None:
+        writes: WriteTotals = measure()
         commits = SummaryMetricFamily(
             f"{PREFIX}store_commit_seconds",
             "Number and duration of the transactions of a database.",

@@ -15,13 +15,12 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.errors import A2AError, internal_error
-from a2a_bridge.stores.lease import Pending, TaskLease
-from a2a_bridge.stores.ports import Scope, Sent, Stored, Synced, VersionConflictError, unavailable
+from a2a_bridge.stores.lease import CommitQueue, Group, Pending, TaskLease
+from a2a_bridge.stores.ports import Scope, Sent, Stored, VersionConflictError, unavailable
 from a2a_bridge.stores.records import CONFLICT, Records, SentChange, SentRow
 from a2a_bridge.stores.row_format import DamagedError, checksum_of, intact, storable
 
@@ -30,12 +29,8 @@ log = logging.getLogger("a2a_bridge.store")
 
 #: maximum tasks and maximum jobs of a group
 _MOST = 512
-#: number of leases with unwritten changes above which new events have to wait
-_CROWD = 4096
 #: bytes of events and bodies after which a group takes no further task
 _MOST_BYTES = 16 << 20
-#: bytes of unwritten events above which new events have to wait
-_QUEUE_BYTES = 32 << 20
 #: seconds between attempts: the first pause, doubled each time, and the longest
 _SOON, _LATE = 0.05, 1.0
 #: looks, one a second, after which an unfinished commit counts as failed
@@ -44,23 +39,12 @@ _SLOW = 3
 _LAST_GROUP = 10.0
 
 
-class Group(NamedTuple):
-    """What one call of the driver writes."""
-
-    pending: Sequence[Pending]
-    #: the waiters for the results of changes that belong to no task
-    answers: Sequence[asyncio.Future[Any]]
-    #: the changes of tasks and the other changes, for the driver
-    changes: Sequence[Any]
-
-
-class GroupWriter:
+class GroupWriter(CommitQueue):
     """Writes all changes of this process.
 
     commit_delay: seconds that a change may wait for others if no caller waits for it. ack_timeout: seconds.
-    memory: the account for the memory of tasks. me: returns the present name of this process. on_committed:
-    called with the changes of tasks once they are durable, before their waiters are answered. on_lost: called
-    with the ids of tasks whose leases are lost, and True if the database has other changes of any of them.
+    me: the present name of this process. on_committed: gets the durable changes of tasks, before waiters are
+    answered. on_lost: gets the ids of lost tasks, and True if the database has other changes of any.
     """
 
     def __init__(
@@ -74,42 +58,26 @@ class GroupWriter:
         ack_timeout: float,
         memory: MemoryAccount,
     ) -> None:
-        self.leases: dict[str, TaskLease] = {}
+        super().__init__(commit_delay, ack_timeout, memory)
         self.commits = 0
         #: seconds of all commits, from the collected group to the response of the database
         self.commit_seconds = 0.0
         #: changed tasks and jobs of all commits
         self.committed = 0
-        self.closed = False
-        #: bytes of the events that wait for a group
-        self.queued = 0
-        self.memory = memory
-        self.ack_timeout = ack_timeout
         self._records = records
         self._me = me
         self._on_committed = on_committed
         self._on_lost = on_lost
-        self._delay = commit_delay
-        self._dirty: list[TaskLease] = []
         #: changes that belong to no task, by the waiter for the result, in the order of their arrival. A
         #: caller that stops waiting removes its change
         self._jobs: dict[asyncio.Future[Any], Any] = {}
-        self._group: Group | None = None
         self._writing: asyncio.Task[None] | None = None
         self._sent = 0.0
         #: looks since the group was sent; not seconds, because a busy loop learns late of its end
         self._looks = 0
-        self._timer: asyncio.Handle | None = None
-        self._urgent = False
         self._failing = False
         self._wait = _SOON
         self._watch: asyncio.TimerHandle | None = None
-        self._turn: asyncio.Future[None] | None = None
-
-    @cached_property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of the first use."""
-        return asyncio.get_running_loop()
 
     # ------------------------------------------------------------------ for the store
 
@@ -122,10 +90,7 @@ class GroupWriter:
         push: bool,
         opened: Stored | None = None,
     ) -> TaskLease:
-        """The lease on a task: a new lease, or a lease that this process has in the database.
-
-        Lost at once if there is already one here.
-        """
+        """The lease on a task: new, or already in the database. Lost at once if this process has one."""
         lease = TaskLease(self, scope, task_id, on_lost, push=push, opened=opened)
         if task_id in self.leases:
             self._loop.call_soon(lease.lose)
@@ -135,10 +100,7 @@ class GroupWriter:
         return lease
 
     async def write(self, change: Any, /) -> Any:
-        """Writes a change that belongs to no task with the next group, and returns its durable result.
-
-        Raises the exception that is its result, and UNAVAILABLE.
-        """
+        """Writes a change of no task with the next group. Returns or raises its result; UNAVAILABLE."""
         if self.closed:
             raise unavailable()
         answer: asyncio.Future[Any] = self._loop.create_future()
@@ -152,9 +114,7 @@ class GroupWriter:
             self._jobs.pop(answer, None)
 
     def probe(self, change: Any) -> None:
-        """Writes a change without an effect if nothing else is written, so that `rejection` reports an outage
-        before the next write.
-        """
+        """Writes a change without an effect, unless others wait, so that `rejection` knows an outage."""
         if self.closed or self._failing or self._jobs or self._group is not None:
             return
         answer: asyncio.Future[Any] = self._loop.create_future()
@@ -197,61 +157,6 @@ class GroupWriter:
         for answer in self._jobs:
             _give_up(answer)
 
-    # ------------------------------------------------------------------ for leases
-
-    @property
-    def crowded(self) -> bool:
-        """True if too many changes wait to be written."""
-        return len(self._dirty) > _CROWD or self.queued > _QUEUE_BYTES
-
-    def deadline(self) -> float:
-        """The loop time at which a wait that starts now times out."""
-        return self._loop.time() + self.ack_timeout
-
-    def note(self, lease: TaskLease) -> None:
-        """A lease has changes."""
-        self._dirty.append(lease)
-        if self._timer is None and self._group is None:
-            self._timer = self._loop.call_later(self._delay, self._collect)
-
-    def commit_soon(self) -> None:
-        """A caller waits: commits as soon as possible."""
-        if self._urgent:
-            return
-        self._urgent = True
-        if self._group is None:
-            if self._timer is not None:
-                self._timer.cancel()
-            # Batches everything queued in this loop iteration.
-            self._timer = self._loop.call_soon(self._collect)
-
-    def as_future(self, when: Callable[[Synced], None]) -> asyncio.Future[None]:
-        """A future that completes like a callback of `when`."""
-        future: asyncio.Future[None] = self._loop.create_future()
-
-        def callback(error: Exception | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        when(callback)
-        return future
-
-    async def next_group(self) -> None:
-        """Waits until a group has been committed, or there was nothing to commit."""
-        if self._turn is None:
-            self._turn = self._loop.create_future()
-        await asyncio.shield(self._turn)
-
-    def forget(self, lease: TaskLease) -> None:
-        """A lease is over."""
-        if self.leases.get(lease.task_id) is lease:
-            del self.leases[lease.task_id]
-        lease.part()
-
     # ------------------------------------------------------------------ groups
 
     def _waits(self) -> bool:
@@ -289,8 +194,7 @@ class GroupWriter:
             self._turn = None
 
     def _send(self, group: Group) -> None:
-        # This call may come from the timer itself, for a repeated group. A stale timer would delay the next
-        # group.
+        # This call may come from the timer itself, which would delay the next group if it stayed here.
         self._timer = None
         self._group = group
         self._sent = self._loop.time()

@@ -3,18 +3,19 @@
 Rules:
 1. Events are buffered as messages, for the readers, and serialized, for the log. The working copy is
    serialized when a group is collected: at that time it is the task after the last event.
-2. The body is written when the task begins, is amended or ends, and when the events since the last body are
-   as large as it: so a read never costs much more than the task, and a stream never writes more than twice
-   its size.
+2. The body is written when the task begins, is amended or ends, and when the events since then are as large
+   as the body: a read never costs much more than the task, and a stream writes at most twice its size.
 3. The write of a terminal state also releases the lease.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.bindings.offload import MUCH
@@ -28,6 +29,8 @@ from a2a_bridge.stores.row_format import checksum_of, pack, storable
 #: maximum changes of one task that are not durable yet
 _MOST_EVENTS = 1024
 _MOST_BYTES = 4 << 20
+#: leases with unwritten changes, and bytes of unwritten events, above which new events have to wait
+_CROWD, _QUEUE_BYTES = 4096, 32 << 20
 
 
 class Pending(NamedTuple):
@@ -57,44 +60,96 @@ class Pending(NamedTuple):
         return self._replace(change=self.change._replace(row=row), late=None)
 
 
-class CommitQueue(Protocol):
-    """The part of GroupWriter that leases use."""
+class Group(NamedTuple):
+    """What one call of the driver writes."""
 
-    #: counts the memory that leases take
-    memory: MemoryAccount
-    #: bytes of the events that no group has collected yet
-    queued: int
-    #: True after the store was closed
-    closed: bool
+    pending: Sequence[Pending]
+    #: the waiters for the results of changes that belong to no task
+    answers: Sequence[asyncio.Future[Any]]
+    #: the changes of tasks and the other changes, for the driver
+    changes: Sequence[Any]
+
+
+class CommitQueue:
+    """The leases with changes, and the callers that wait for the next group, which a subclass writes."""
+
+    def __init__(self, commit_delay: float, ack_timeout: float, memory: MemoryAccount) -> None:
+        self.leases: dict[str, TaskLease] = {}
+        #: bytes of the events that no group has collected yet
+        self.queued = 0
+        self.closed = False
+        self.memory = memory
+        self.ack_timeout = ack_timeout
+        self._delay = commit_delay
+        self._dirty: list[TaskLease] = []
+        #: the group that is being written
+        self._group: Group | None = None
+        self._timer: asyncio.Handle | None = None
+        self._urgent = False
+        self._turn: asyncio.Future[None] | None = None
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the first use."""
+        return asyncio.get_running_loop()
 
     @property
     def crowded(self) -> bool:
-        """True while new events have to wait."""
-        ...
+        """True if too many changes wait to be written."""
+        return len(self._dirty) > _CROWD or self.queued > _QUEUE_BYTES
 
     def deadline(self) -> float:
         """The loop time at which a wait that starts now times out."""
-        ...
+        return self._loop.time() + self.ack_timeout
 
-    def note(self, lease: TaskLease, /) -> None:
-        """Queues a lease with changes for the next group."""
-        ...
+    def note(self, lease: TaskLease) -> None:
+        """A lease has changes."""
+        self._dirty.append(lease)
+        if self._timer is None and self._group is None:
+            self._timer = self._loop.call_later(self._delay, self._collect)
 
     def commit_soon(self) -> None:
-        """Commits as soon as possible: there is a waiter."""
-        ...
+        """A caller waits: commits as soon as possible."""
+        if self._urgent:
+            return
+        self._urgent = True
+        if self._group is None:
+            if self._timer is not None:
+                self._timer.cancel()
+            # Batches everything queued in this loop iteration.
+            self._timer = self._loop.call_soon(self._collect)
 
-    def as_future(self, when: Callable[[Synced], None], /) -> Awaitable[None]:
-        """Turns a callback into an awaitable."""
-        ...
+    def as_future(self, when: Callable[[Synced], None]) -> asyncio.Future[None]:
+        """A future that completes like a callback of `when`."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        when(partial(finish, future))
+        return future
 
     async def next_group(self) -> None:
-        """Waits for the next commit."""
-        ...
+        """Waits until a group has been committed, or there was nothing to commit."""
+        if self._turn is None:
+            self._turn = self._loop.create_future()
+        await asyncio.shield(self._turn)
 
-    def forget(self, lease: TaskLease, /) -> None:
-        """Removes a lease that is over."""
-        ...
+    def forget(self, lease: TaskLease) -> None:
+        """A lease is over."""
+        if self.leases.get(lease.task_id) is lease:
+            del self.leases[lease.task_id]
+        lease.part()
+
+    def _collect(self) -> None:
+        """Begins to write a group, unless one is being written."""
+        raise NotImplementedError
+
+
+def finish(future: asyncio.Future[None], error: Exception | None) -> None:
+    """Completes a future, unless it is done."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
 
 
 def place_of(task: hub.Task) -> Place:
@@ -345,9 +400,8 @@ class TaskLease:
         return Pending(self, self._submitted, change, events, data, ended, size, late)
 
     def _begins_with(self, events: Sequence[hub.StreamResponse], data: Sequence[bytes]) -> bool:
-        """Whether a large task begins with the first of these events, and all its changes are events.
-
-        Such an event is alone in its segment, so that the next event can be read after it.
+        """Whether a large task begins with the first of these events, and all its changes are events. It is
+        alone in its segment, so that the next event can be read after it.
         """
         if self.version or self._submitted != len(events) or not events or len(data[0]) < MUCH:
             return False
@@ -395,11 +449,8 @@ class TaskLease:
             callback(VersionConflictError(self.task_id))
 
     def part(self) -> None:
-        """The lease is over.
-
-        Cuts the reference cycle with its owner, so that both are freed without the garbage collector.
-        """
-        self.on_lost = _nothing
+        """The lease is over. Cuts the cycle with its owner: both are freed without the garbage collector."""
+        self.on_lost = lambda: None
         self._count(-self._counted)
 
     def _count(self, size: int) -> None:
@@ -412,7 +463,3 @@ class TaskLease:
         if not self.dirty:
             self.dirty = True
             self._writer.note(self)
-
-
-def _nothing() -> None:
-    """The callback after the lease is over."""

@@ -44,10 +44,8 @@ class _StoredConfig:
 
 
 class MemoryPushConfigStore:
-    """Implements PushConfigStore.
-
-    most_tasks: maximum number of tasks with configs; beyond that, the configs of the task that got one first
-    are evicted. most_per_task: maximum configs of one task.
+    """Implements PushConfigStore. most_tasks: tasks with configs; beyond that, those of the task that got one
+    first are evicted. most_per_task: configs of one task.
     """
 
     def __init__(self, most_tasks: int = 100_000, most_per_task: int = 100) -> None:
@@ -55,9 +53,9 @@ class MemoryPushConfigStore:
         self._most_per_task = most_per_task
         self._tasks: OrderedDict[_Key, dict[str, _StoredConfig]] = OrderedDict()
         #: called with the key of a deleted config
-        self.on_gone: Callable[[_Line], None] | None = None
+        self.on_gone: Callable[[_Line], None] = lambda _: None
         #: called with the key of a config whose target may have changed
-        self.on_changed: Callable[[_Line], None] | None = None
+        self.on_changed: Callable[[_Line], None] = lambda _: None
 
     async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
         config = registered.config
@@ -71,13 +69,13 @@ class MemoryPushConfigStore:
             if len(self._tasks) >= self._most_tasks:
                 gone, those = self._tasks.popitem(last=False)
                 for config_id in those:
-                    self._notify_gone((*gone, config_id))
+                    self.on_gone((*gone, config_id))
             self._tasks[key] = configs
         known = config.id in configs
         configs[config.id] = _StoredConfig(
             config.SerializeToString(), registered.version, registered.side_channel
         )
-        if known and self.on_changed is not None:
+        if known:
             self.on_changed((*key, config.id))
 
     async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None:
@@ -92,7 +90,7 @@ class MemoryPushConfigStore:
             return
         if not configs:
             del self._tasks[(scope, task_id)]
-        self._notify_gone((scope, task_id, config_id))
+        self.on_gone((scope, task_id, config_id))
 
     def now(self, scope: Scope, task_id: str, config_id: str) -> Registered | None:
         """The synchronous form of `get`."""
@@ -102,10 +100,6 @@ class MemoryPushConfigStore:
     def ids(self, scope: Scope, task_id: str) -> Sequence[str]:
         """The ids of a task's configs, oldest first."""
         return tuple(self._tasks.get((scope, task_id), ()))
-
-    def _notify_gone(self, line: _Line) -> None:
-        if self.on_gone is not None:
-            self.on_gone(line)
 
 
 @dataclass(slots=True, eq=False)
@@ -137,10 +131,8 @@ class _Item:
 
 
 class MemoryOutbox:
-    """Implements Outbox, for one MemoryPushConfigStore.
-
-    waiting: maximum pending notifications of one config. most: maximum of all. most_dead: dead letters that
-    are kept for operators. now: seconds on a monotonic clock.
+    """Implements Outbox, for one MemoryPushConfigStore. waiting: pending notifications of one config. most:
+    of all. most_dead: dead letters that are kept for operators. now: seconds on a monotonic clock.
     """
 
     def __init__(
@@ -282,8 +274,8 @@ class MemoryOutbox:
             self._drop_oldest(line, "its receiver is too slow")
         elif self._size > self._most:
             self._drop_oldest(next(iter(self._waits)), "too many wait")
-        if line in self._waits:
-            self._queue(line)
+        if line in self._waits and line not in self._lines:
+            self._lines.put(line, self._target(line))
         self._notify()
 
     def _drop_oldest(self, line: _Line, reason: str) -> None:
@@ -299,11 +291,6 @@ class MemoryOutbox:
         if not items:
             del self._waits[line]
             self._lines.drop(line)
-
-    def _queue(self, line: _Line) -> None:
-        """Queues a config with pending notifications for delivery."""
-        if line not in self._lines:
-            self._lines.put(line, self._target(line))
 
     def _remove(self, delivery: Delivery) -> _Item | None:
         """Removes a notification from its queue, and makes the next notification of the queue due."""

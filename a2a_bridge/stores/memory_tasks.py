@@ -75,8 +75,7 @@ class Entry:
 class TaskTable:
     """The tasks of one scope in the order of (time, id), as of the last listing.
 
-    A listing first moves the tasks whose status has changed since. A status is nearly always newer than all
-    statuses before it, so appending keeps the order; otherwise the table is sorted.
+    A listing first moves the tasks with a new status, nearly always to the end; otherwise it sorts.
     """
 
     __slots__ = ("_entries", "_newest", "moved")
@@ -151,11 +150,7 @@ Note = tuple[int, bytes]
 
 
 class MemoryLog(EventLog[hub.StreamResponse]):
-    """The newest events of one task.
-
-    memory: from it the bytes of dropped events and notes are subtracted. on_quiet: called when the last
-    reader has left.
-    """
+    """The newest events of one task. memory: loses the dropped bytes. on_quiet: the last reader has left."""
 
     # Most logs have no notes: the first note makes the member for them.
     __slots__ = ("_dropped_notes", "_memory", "_noted", "_notes", "_on_quiet", "task_id")
@@ -202,9 +197,7 @@ class MemoryLog(EventLog[hub.StreamResponse]):
             self._dropped_notes = True
 
     def start(self, sequence: int) -> Note | None:
-        """The state from which events lead to the task after event `sequence`; None if it is no
-        longer known.
-        """
+        """The state from which events lead to the task after event `sequence`; None if it is forgotten."""
         for note in reversed(self._notes or ()):
             if note[0] < sequence:
                 return note
@@ -229,10 +222,8 @@ class MemoryLog(EventLog[hub.StreamResponse]):
 
 
 class MemorySends:
-    """Implements SendRegister.
-
-    memory: the account; None for an account of its own. most: messages that are remembered; beyond that, and
-    when memory is short, the oldest are evicted.
+    """Implements SendRegister. memory: the account; None for one of its own. most: remembered messages;
+    beyond that, and when memory is short, the oldest are evicted.
     """
 
     def __init__(self, memory: MemoryAccount | None = None, most: int = 100_000) -> None:

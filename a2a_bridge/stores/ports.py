@@ -4,11 +4,9 @@ Rules:
 1. Every method is scoped: data of another scope looks exactly like data that does not exist.
 2. Stores keep and return copies, so changes to a message outside have no effect inside. Events are the
    exception: they are shared and must not be changed.
-3. The log of a task is the source of truth: its events are numbered from 1 without gaps, and the task is
-   their sum.
+3. The log of a task is the source of truth: events are numbered from 1 without gaps; the task is their sum.
 4. Readers and waiters get only durable data.
-5. A task has one writer at a time, the holder of its lease. Another process may take it over only from a dead
-   one.
+5. A task has one writer at a time, the holder of its lease. Another process takes over from a dead one only.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.call import Call
@@ -33,7 +31,6 @@ __all__ = [
     "Clock",
     "Delivery",
     "GapError",
-    "MeasuresWrites",
     "Outbox",
     "OutboxEntry",
     "PushConfigStore",
@@ -92,71 +89,50 @@ class TaskPage(NamedTuple):
     left_out: int = 0
 
 
-#: called with None once the changes are durable, or with the error that prevents it: VersionConflictError or
-#: A2AError UNAVAILABLE
+#: called with None once the changes are durable, or with VersionConflictError or A2AError UNAVAILABLE
 Synced = Callable[[Exception | None], None]
 
 
 class TaskWriter(Protocol):
-    """The lease on one task, and the only way to write it. Calls return before the change is durable.
-
-    Once the lease is lost (another process took over or created the task), `on_lost` has been called, and
-    further changes are dropped.
+    """The lease on one task, and the only way to write it. Calls return before the change is durable. After
+    its loss (another process took over or created the task), which `on_lost` tells, changes are dropped.
     """
 
     @property
     def last(self) -> int:
         """The number of the last appended event; once the lease is lost, of the last durable one."""
-        ...
 
     @property
     def stored(self) -> int:
         """The number of the last durable event."""
-        ...
 
     @property
     def pending(self) -> bool:
         """True if any change is not durable yet. Always False in stores that are not durable."""
-        ...
 
     def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
-        """Adds an event and returns its number. The first event creates the task.
-
-        task: the working copy after the event. The writer may read it again until it is durable, so the
-        caller must change it only together with a call of `append` or `amend`.
+        """Adds an event and returns its number. The first creates the task. task: the working copy after it,
+        which the writer may read until it is durable: change it only together with `append` or `amend`.
         """
-        ...
 
     def amend(self, task: hub.Task, /) -> None:
         """Notes a change of the task that is not an event, such as a message that joined its history."""
-        ...
 
     def when_synced(self, callback: Synced, /) -> None:
-        """Calls `callback` once all changes so far are durable, at once if they are.
-
-        Makes the store commit soon.
-        """
-        ...
+        """Calls `callback` once all changes so far are durable, or now. Makes the store commit soon."""
 
     async def sync(self) -> None:
-        """Waits until all changes so far are durable.
-
-        Raises VersionConflictError, A2AError UNAVAILABLE if the store does not work.
-        """
-        ...
+        """Waits until all changes so far are durable. Raises VersionConflictError, A2AError UNAVAILABLE."""
 
     @property
     def crowded(self) -> bool:
         """True if `room` would wait. Asked after each event."""
-        ...
 
     async def room(self) -> None:
         """Back-pressure: returns when the store, and the readers that it depends on, can take more events."""
-        ...
 
     def release(self) -> None:
         """Releases the lease after all changes so far are written. Then any process can open the task."""
-        ...
 
 
 class Subscription(Protocol):
@@ -165,19 +141,14 @@ class Subscription(Protocol):
     @property
     def position(self) -> int:
         """The number of the event before the first event of the last `take`."""
-        ...
 
     async def take(self) -> Sequence[hub.StreamResponse]:
-        """The next events, at least one; empty after the last event. The events are shared: treat them as
-        immutable.
-
+        """The next events, at least one; empty after the last. They are shared: treat them as immutable.
         Raises GapError, and A2AError after `Store.end` or when this reader was too slow.
         """
-        ...
 
     def close(self) -> None:
         """Stops reading. May be called twice."""
-        ...
 
 
 class Sent(NamedTuple):
@@ -199,47 +170,33 @@ class SendRegister(Protocol):
     async def reserve(
         self, scope: Scope, message_id: str, digest: bytes, task_id: str, /, *, instead: Sent | None = None
     ) -> Sent | None:
-        """Reserves the id durably and returns None if the message is new; otherwise returns the first use of
-        the id.
-
+        """Reserves an id durably and returns None; or returns its first use, if the message is not new.
         instead: an earlier result that led to no task; it is replaced if it is still stored.
         """
-        ...
 
     async def store_response(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
-        """Stores the direct response to a message durably.
-
-        Raises VersionConflictError if another process has taken the message over, A2AError UNAVAILABLE.
-        """
-        ...
+        """Stores a direct response durably. Raises VersionConflictError after a takeover, UNAVAILABLE."""
 
     async def forget(self, scope: Scope, message_id: str, /) -> None:
         """Deletes an id: the message was rejected and may be sent again."""
-        ...
 
 
 class Replica(Protocol):
-    """Another replica. A call about a task that it holds is a call of a Service.
-
-    All methods raise OwnerLostError if it is dead or does not hold the task, A2AError UNAVAILABLE if it does
-    not answer in time.
+    """Another replica. A call about a task that it holds is a call of a Service. Methods raise OwnerLostError
+    if it is dead or does not hold the task, A2AError UNAVAILABLE if it does not answer in time.
     """
 
     async def unary(self, call: Call[Any, Any], /) -> Any:
         """Executes a unary call there."""
-        ...
 
     async def begin(self, call: Call[Any, Any], /) -> tuple[Event, bytes]:
         """Begins a stream there: its first event, and a key for `continues_after`. The log has the others."""
-        ...
 
     async def continues_after(self, key: bytes, number: int, /) -> bool:
         """True if a stream goes on after an event; False if it ends there, or if nobody knows."""
-        ...
 
     def leave(self, key: bytes, /) -> None:
         """A stream is not read any more."""
-        ...
 
 
 class Remote(Protocol):
@@ -247,26 +204,21 @@ class Remote(Protocol):
 
     def replica(self, holder: str, /) -> Replica:
         """The replica of that name."""
-        ...
 
     def serve(self, service: Service, /) -> None:
         """Answers the calls of other replicas with a service that does not forward them."""
-        ...
 
     def lock(self, name: str, /) -> AbstractAsyncContextManager[None]:
         """The lock of a name, which one caller on all replicas holds while its context is open.
 
         Entering waits until the lock is free, also through an outage of the store. A dead replica holds none.
         """
-        ...
 
     def takes(self, task_id: str, /) -> bool:
         """True if this replica takes over an orphaned task first. Another replica may do so, too."""
-        ...
 
     async def stop(self) -> None:
         """Ends the streams of other replicas here."""
-        ...
 
 
 class WriteTotals(NamedTuple):
@@ -282,19 +234,8 @@ class WriteTotals(NamedTuple):
     queued: int
 
 
-@runtime_checkable
-class MeasuresWrites(Protocol):
-    """A store whose writes can be measured; a store of an extension need not be."""
-
-    def writes(self) -> WriteTotals:
-        """The totals of this process."""
-        ...
-
-
 class Store(Protocol):
-    """The store of an engine. See the rules of this module. `StoreBase` implements it on the rows of a
-    driver.
-    """
+    """The store of an engine: see the rules above. `StoreBase` implements it on the rows of a driver."""
 
     #: True if the data outlives this process
     durable: bool
@@ -308,16 +249,13 @@ class Store(Protocol):
 
     def rejection(self) -> A2AError | None:
         """UNAVAILABLE, with a retry time, while the store cannot take new work; otherwise None."""
-        ...
 
     def create(
         self, scope: Scope, task_id: str, on_lost: Callable[[], None], /, *, push: bool = False
     ) -> TaskWriter:
-        """A writer for a new task, which exists once its first event is durable.
-
-        on_lost: called once if another process gets the task. push: True to put its events into the outbox.
+        """A writer for a new task, which exists once its first event is durable. on_lost: called once if
+        another process gets the task. push: True to put its events into the outbox.
         """
-        ...
 
     async def open(
         self,
@@ -334,45 +272,34 @@ class Store(Protocol):
         wait: False to acquire it with the first write, so that both are one change; if another process was
         faster, `on_lost` is called. Raises VersionConflictError when the task has another version or is held.
         """
-        ...
 
     async def get(self, scope: Scope, task_id: str, /) -> Stored | None:
         """The task with all its events, None when this scope has no such task."""
-        ...
 
     async def get_many(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[Stored | None]:
         """The same for each of several tasks. None also for a task that cannot be read."""
-        ...
 
     async def list(self, scope: Scope, query: TaskQuery, /) -> TaskPage:
-        """Tasks by the time of their status, the newest first, ties by id.
-
-        Raises A2AError INVALID_PARAMS naming pageToken for a token that no page of the same query gave.
+        """Tasks by the time of their status, newest first, ties by id. Raises A2AError INVALID_PARAMS naming
+        pageToken for a token that no page of the same query gave.
         """
-        ...
 
     async def task_at(self, scope: Scope, task_id: str, sequence: int, /) -> hub.Task | None:
         """The task after an event, if that state is still known; otherwise the present task."""
-        ...
 
     def subscribe(self, task_id: str, after: int, /) -> Subscription:
-        """Reads the events after a number, the existing ones first. The task need not exist yet.
-
-        The engine has checked that the caller may see it. A task that another replica has deleted is a gap.
+        """Reads the events after a number, the existing ones first. The task need not exist yet, and its
+        caller is not checked. A task that another replica has deleted is a gap.
         """
-        ...
 
     def end(self, task_id: str, error: A2AError, /) -> None:
         """Ends this process's subscriptions of a task with an error."""
-        ...
 
     async def orphans(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
         """Tasks whose holder is dead, the task with the newest status first."""
-        ...
 
     def on_orphans(self, callback: Callable[[], None], /) -> None:
         """Registers a callback for new orphans: called after a start, and whenever a replica has died."""
-        ...
 
 
 class Clock:

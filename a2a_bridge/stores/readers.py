@@ -46,10 +46,9 @@ Read = Callable[[str, int], Awaitable[tuple[Position | None, Sequence[Segment]]]
 class StoredLogs:
     """The logs of all tasks with readers here.
 
-    read: reads segments after a number. elsewhere: the other processes; None where there are none.
-    last_written: returns the number of the last event that a writer of this process got; None without a
-    writer. rejection: returns the error for callers while the store does not work. patience: seconds until
-    readers get it.
+    read: segments after a number. elsewhere: the other processes; None without any. last_written: the number
+    of the last event that a writer here got; None without a writer. rejection: the error while the store does
+    not work. patience: seconds until readers get it.
     """
 
     def __init__(
@@ -244,10 +243,8 @@ def _size_of(entry: _Entry) -> int:
 
 
 class TerminalTaskCache:
-    """The ended tasks that were read or written last.
-
-    most: bytes. retention: seconds after which any replica may delete an ended task; None for never.
-    wall: seconds since the epoch.
+    """The ended tasks that were read or written last. most: bytes. retention: seconds after which any replica
+    may delete one; None for never. wall: seconds since the epoch.
     """
 
     def __init__(

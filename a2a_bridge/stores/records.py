@@ -74,9 +74,7 @@ class TaskRow(NamedTuple):
 
 
 class TaskChange(NamedTuple):
-    """One change of one task. It applies if the version in the database is `row.version - 1`; 0 means that
-    the task must not exist.
-    """
+    """One change of one task. It applies to version `row.version - 1`; 0: the task must not exist."""
 
     row: TaskRow
     #: the events that follow the events in the database
@@ -114,8 +112,7 @@ class SentChange(NamedTuple):
     message_id: str
     #: None if the message must be new
     before: SentRow | None
-    #: None to delete the row, regardless of `before`; with several processes only a row that this process
-    #: holds
+    #: None to delete the row, whatever `before` is; with several processes only a row of this process
     after: SentRow | None
 
 
@@ -139,9 +136,8 @@ class Found(NamedTuple):
 
 
 class Expiry(NamedTuple):
-    """The data that may be deleted: everything that was written longer ago than so many seconds.
-
-    A driver measures with the clock that its rows have. Processes on several machines have several clocks.
+    """The data that may be deleted: everything that was written longer ago than so many seconds, by the clock
+    that the rows have. Processes on several machines have several clocks.
     """
 
     #: messages
@@ -153,28 +149,21 @@ class Expiry(NamedTuple):
 
 
 class Records(Protocol):
-    """A driver for one process. Methods that read raise A2AError UNAVAILABLE, or OSError, if the database
-    cannot be read.
-
-    A driver for several processes also has the members of `SharedRecords`.
+    """A driver for one process; one for several also has the members of `SharedRecords`. Methods that read
+    raise A2AError UNAVAILABLE, or OSError, if the database cannot be read.
     """
 
     async def read_tasks(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[TaskRow | None]:
-        """The rows of tasks with bodies and tails, in this order; None where the scope has no such task.
-
-        May leave out the last rows, but not the first, when bodies are megabytes.
+        """The rows of tasks with bodies and tails, in this order; None where the scope has no such task. May
+        leave out the last rows, but not the first, when bodies are megabytes.
         """
-        ...
 
     async def read_events(
         self, task_id: str, after: int, size: int, /
     ) -> tuple[Position | None, Sequence[Segment]]:
-        """The end of the log (None if there is no such task), and its segments with events after a number,
-        the oldest first.
-
+        """The end of the log (None without a task), and segments with events after a number, oldest first.
         size: bytes after which no further segment is needed.
         """
-        ...
 
     async def find(self, scope: Scope, query: TaskQuery, after: tuple[int, str] | None, /) -> Found:
         """Rows of a scope by (time, id), the highest first, with bodies and tails.
@@ -183,15 +172,12 @@ class Records(Protocol):
         of the last row of the page before; None for the first page. May return fewer rows and say `more`
         when their bodies are megabytes.
         """
-        ...
 
     async def held(self, limit: int, /) -> Sequence[tuple[Scope, str]]:
         """Tasks whose row names a holder that is dead or this process, the newest status first."""
-        ...
 
     async def read_sent(self, scope: Scope, message_id: str, /) -> SentRow | None:
         """The row of a message; None if there is none."""
-        ...
 
     async def write(self, changes: Sequence[Any], /) -> Sequence[Any]:
         """Stores TaskChange and SentChange. Returns one result for each of them, in their order.
@@ -199,7 +185,6 @@ class Records(Protocol):
         None: it is stored. CONFLICT: the database has another version, or another `before`. An exception:
         the database will never accept this change. Raises OSError or A2AError if nothing was stored (rule 2).
         """
-        ...
 
     async def delete_expired(self, expiry: Expiry, write: Callable[[Any], Awaitable[Any]], /) -> None:
         """Deletes expired data. Called now and then, also while a group is written.
@@ -207,11 +192,9 @@ class Records(Protocol):
         write: writes a change of the driver's own with the next group and returns its result, for drivers
         that delete in portions between other writes.
         """
-        ...
 
     async def close(self) -> None:
         """Releases the database. No other call follows."""
-        ...
 
 
 @runtime_checkable
@@ -223,24 +206,19 @@ class SharedRecords(Records, Protocol):
     @property
     def me(self) -> str:
         """The present name of this process as a holder."""
-        ...
 
     @property
     def remote(self) -> Remote | None:
         """Calls to the other processes; None where there are none."""
-        ...
 
     def on_orphans(self, callback: Callable[[], None], /) -> None:
         """Registers a callback for new orphans: called after a start and when another process has died."""
-        ...
 
     def follow(self, task_id: str, /) -> None:
         """A task has readers here."""
-        ...
 
     def unfollow(self, task_id: str, /) -> None:
         """A task has no readers here any more."""
-        ...
 
 
 class _Conflict:

@@ -72,9 +72,7 @@ def intact(checksum: int | None, key: Sequence[str], *data: bytes) -> bool:
 def parse_checked(
     parse: Callable[[bytes], Parsed], checksum: int | None, key: Sequence[str], data: bytes | None
 ) -> Parsed:
-    """The message of a row. key: as for `checksum_of`; its last text is the id of the task. Raises
-    DamagedError.
-    """
+    """The message of a row. key: as for `checksum_of`, with the id of the task last. Raises DamagedError."""
     if data is None or not intact(checksum, key, data):
         raise DamagedError(key[-1])
     try:

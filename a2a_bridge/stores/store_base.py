@@ -6,8 +6,7 @@ Rules:
 2. The row of a task names the holder of its lease. The lease lasts as long as that process lives.
 3. Bodies, segments and responses have checksums, which each read verifies; damaged content is never shown.
 4. Push configs and waiting notifications are in memory, unless the store is given others.
-5. Expired data is deleted now and then (Janitor), by each process. Two that delete the same rows delete them
-   once.
+5. Expired data is deleted now and then by each process (Janitor). Two delete the same rows once.
 """
 
 from __future__ import annotations
@@ -178,7 +177,7 @@ class StoreBase:
             raise VersionConflictError(task_id)
         if not wait:
             return self.writer.lease(scope, task_id, on_lost, push=push, opened=stored)
-        lease = self.writer.lease(scope, task_id, _nothing, push=push, opened=stored)
+        lease = self.writer.lease(scope, task_id, lambda: None, push=push, opened=stored)
         lease.note()
         try:
             async with asyncio.timeout(self.writer.ack_timeout):
@@ -363,8 +362,7 @@ class StoreBase:
         # Notifications about them were ignored while they were held here.
         self._logs.wake(task_ids)
         if conflict:
-            # A task whose row another session had locked is lost, too. Its row still names this process, and
-            # nobody works on it.
+            # A task whose row another session had locked is lost, too. Its row still names this process.
             asyncio.get_running_loop().call_later(_LOCKED, self._tell_of_orphans)
 
     def _tell_of_orphans(self) -> None:
@@ -451,10 +449,6 @@ def _parse_stored(tasks: Sequence[tuple[Scope, str]], rows: Sequence[TaskRow | N
                 log.error("task %s is damaged in the store", task_id)  # noqa: TRY400  no trace
         found.append(stored)
     return found
-
-
-def _nothing() -> None:
-    """Nobody waits for the loss of a lease that is not acquired yet."""
 
 
 class Janitor:

@@ -54,7 +54,7 @@ async def done(store: Any, statement: str) -> None:
 async def test_notifications_of_configs_without_a_holder_are_found(store: Any) -> None:
     """The result of two replicas if one releases a config while the other adds a notification for it."""
     clock = Clock()
-    store.outbox = outbox = SqlOutbox(store._database, store, store.me, now=clock)
+    store.outbox = outbox = SqlOutbox(store._database, store.write, store.me, now=clock)
     await store.push_configs.put(HERE, build_registered())
     await write_task(store, "x")
     (delivery,) = await due(store)
@@ -117,7 +117,7 @@ async def test_a_claim_whose_commit_was_in_doubt_is_not_lost(store: Any, doubtfu
 
 async def test_a_config_that_is_ours_in_its_row_alone_is_found(store: Any) -> None:
     clock = Clock()
-    store.outbox = outbox = SqlOutbox(store._database, store, store.me, now=clock)
+    store.outbox = outbox = SqlOutbox(store._database, store.write, store.me, now=clock)
     for name in "ab":
         await store.push_configs.put(HERE, build_registered(name))
     author = await write_task(store)
@@ -187,7 +187,7 @@ async def test_configs_claimed_by_another_replica_are_not_given_out(store: Any) 
 
 async def test_a_replica_that_was_taken_for_dead_begins_anew(store: Any) -> None:
     names = ["first"]
-    store.outbox = outbox = SqlOutbox(store._database, store, lambda: names[-1])
+    store.outbox = outbox = SqlOutbox(store._database, store.write, lambda: names[-1])
     for name in "ab":
         await store.push_configs.put(HERE, build_registered(name))
     await write_task(store, "x")
@@ -210,7 +210,7 @@ async def test_a_replica_that_was_taken_for_dead_begins_anew(store: Any) -> None
 
 async def test_dead_letters_are_bounded(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push, "_PRUNE", 2)
-    store.outbox = outbox = SqlOutbox(store._database, store, store.me, most_dead=3)
+    store.outbox = outbox = SqlOutbox(store._database, store.write, store.me, most_dead=3)
     await store.push_configs.put(HERE, build_registered())
     await write_task(store, *"abcdefghij")
     for _ in range(11):
@@ -275,7 +275,7 @@ async def test_tasks_that_are_forgotten_take_configs_and_mail_along(store: Any) 
 async def test_a_late_result_of_an_earlier_name_gives_nothing_out_twice(store: Any) -> None:
     """The replica was declared dead while it sent, and has claimed the config again under its new name."""
     names = ["first"]
-    store.outbox = outbox = SqlOutbox(store._database, store, lambda: names[-1])
+    store.outbox = outbox = SqlOutbox(store._database, store.write, lambda: names[-1])
     await store.push_configs.put(HERE, build_registered())
     await write_task(store, *"xy")
     before = await due(store)
@@ -353,7 +353,7 @@ async def test_a_retry_counts_though_its_commit_was_in_doubt(
 async def test_many_configs_are_claimed_without_a_pause(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first ones may all be of a target without capacity."""
     monkeypatch.setattr(push, "_CLAIM", 2)
-    store.outbox = outbox = SqlOutbox(store._database, store, store.me, now=Clock())
+    store.outbox = outbox = SqlOutbox(store._database, store.write, store.me, now=Clock())
     for number, host in enumerate(["slow"] * 5 + ["quick"]):
         await store.push_configs.put(HERE, build_registered(f"p{number}", host=host))
     await write_task(store)
@@ -368,7 +368,7 @@ async def test_a_failed_look_delays_by_a_second_and_no_more(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    store.outbox = outbox = SqlOutbox(store._database, store, store.me, now=clock)
+    store.outbox = outbox = SqlOutbox(store._database, store.write, store.me, now=clock)
     await store.push_configs.put(HERE, build_registered())
     await write_task(store)
 
@@ -385,7 +385,7 @@ async def test_a_failed_look_delays_by_a_second_and_no_more(
 
 async def test_a_hint_during_a_claim_is_not_lost(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another replica offers a config just after the claim."""
-    store.outbox = outbox = SqlOutbox(store._database, store, store.me, now=Clock())
+    store.outbox = outbox = SqlOutbox(store._database, store.write, store.me, now=Clock())
     for name in "ab":
         await store.push_configs.put(HERE, build_registered(name))
     assert await due(store) == []

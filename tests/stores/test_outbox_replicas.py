@@ -120,7 +120,7 @@ async def test_a_config_that_is_deleted_while_it_gets_a_notification_leaves_noth
     clock = Clock()
     async with open_store(postgres_url) as store:
         one: Any = store
-        outbox = SqlOutbox(one._database, one, one.me, now=clock)
+        outbox = SqlOutbox(one._database, one.write, one.me, now=clock)
         await store.push_configs.put(HERE, config("https://hook.example"))
         with monkeypatch.context() as patching:
             patching.setattr(push, "_row", deleting)
@@ -147,7 +147,7 @@ async def test_a_notification_that_is_added_during_a_release_is_found_at_once(
     clock = Clock()
     async with open_store(postgres_url) as store:
         one: Any = store
-        outbox = SqlOutbox(one._database, one, one.me, now=clock)
+        outbox = SqlOutbox(one._database, one.write, one.me, now=clock)
         await store.push_configs.put(HERE, config("https://hook.example"))
         await author(store)
         deliveries = [] if when == "claimed" else await outbox.due(1, lambda _: 1)
@@ -172,7 +172,7 @@ async def test_a_long_transaction_is_waited_for(postgres_url: str) -> None:
     clock = Clock()
     async with open_store(postgres_url) as store:
         one: Any = store
-        outbox = SqlOutbox(one._database, one, one.me, now=clock)
+        outbox = SqlOutbox(one._database, one.write, one.me, now=clock)
         await store.push_configs.put(HERE, config("https://hook.example"))
         await author(store)
         with psycopg.connect(postgres_url) as adding:
@@ -194,7 +194,7 @@ async def test_releases_are_looked_at_however_many(
     clock = Clock()
     async with open_store(postgres_url) as store:
         one: Any = store
-        outbox = SqlOutbox(one._database, one, one.me, now=clock)
+        outbox = SqlOutbox(one._database, one.write, one.me, now=clock)
         for name in "opq":
             await store.push_configs.put(HERE, config("https://hook.example", name))
         await author(store)

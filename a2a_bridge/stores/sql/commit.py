@@ -4,18 +4,16 @@ Rules:
 1. A group is committed whole or not at all. If another process has written one of its tasks, the group is
    rolled back, that task is removed, and the rest is tried again.
 2. If the connection breaks during the commit, the outcome is in doubt. Before the next attempt the versions
-   of the group's tasks decide it. If other processes have written all of them since, PostgreSQL is asked for
-   the status of the transaction id. That alone is not enough: after a crash PostgreSQL may give the same id
-   to another transaction.
+   of the group's tasks decide. If others have written all of them since, PostgreSQL knows the status of the
+   transaction id. That alone is not enough: after a crash another transaction may get the same id.
 3. Jobs of other modules run in savepoints of the transaction and must be idempotent. A group of jobs alone is
    repeated after a doubt: it has no task versions, and a transaction id is no proof (rule 2).
 4. Transactions of several replicas lock rows in one order, so that they do not deadlock: rows of `tasks` by
    id, then counters by their key, then the rows of the jobs, by the order that each job states. If PostgreSQL
    finds a deadlock all the same, the group is tried again at once.
 5. No lock of another session holds a group up for long. Changes that acquire a task skip locked rows. If
-   anything else has waited for the limit of the session (`cluster.session`), the group is tried again without
-   patience: tasks whose rows are locked are lost, jobs that wait get UNAVAILABLE, and counters are of another
-   stripe.
+   anything else has waited for the limit (`cluster.session`), the group is tried again without patience:
+   tasks with locked rows are lost, waiting jobs get UNAVAILABLE, and counters are of another stripe.
 6. On PostgreSQL, a process that was declared dead creates no task and acquires no lease: others may have
    executed the call for which it does so. The changes of a group are of one process, under one name.
 """
@@ -26,6 +24,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, NestedTransaction, Transaction, select, text
@@ -104,10 +103,8 @@ class SqlGroup:
 
 
 class Committer:
-    """The writing connection. Not for concurrent use.
-
-    me: returns the present name of this replica. stripe: returns which of the rows of each counter belongs
-    to it. Any number is correct; different ones keep replicas from waiting for each other.
+    """The writing connection. Not for concurrent use. me: the present name of this replica. stripe: which of
+    the rows of each counter it writes; different ones keep replicas from waiting for each other.
     """
 
     def __init__(self, database: Database, me: Callable[[], str], stripe: Callable[[], int]) -> None:
@@ -122,9 +119,7 @@ class Committer:
         self._session: ServerSession | None = None
 
     def perform(self, group: SqlGroup) -> None:
-        """Writes a group durably. Raises the errors of the database; then the group may be
-        performed again.
-        """
+        """Writes a group durably. Raises errors of the database, after which it may be repeated."""
         try:
             transaction = self.prepare(group)
             if transaction is not None:
@@ -207,7 +202,7 @@ class Committer:
 
     def _execute(self, connection: Connection, group: SqlGroup) -> bool:
         group.session, group.number = self._session, None
-        group.changes.sort(key=_id_of)
+        group.changes.sort(key=attrgetter("row.task_id"))
         if not group.patient:
             connection.exec_driver_sql(_BRIEFLY)
         if not self._database.sqlite:
@@ -219,7 +214,7 @@ class Committer:
             group.deliveries = 0
             if notified:
                 group.deliveries = post_events(connection, notified, skip_locked=not group.patient)
-        for job in sorted(group.jobs, key=_order_of):
+        for job in sorted(group.jobs, key=attrgetter("order")):
             self._do(connection, job, patient=group.patient)
         return True
 
@@ -263,9 +258,7 @@ class Committer:
         return changed == len(rows)
 
     def _ask_alive(self, connection: Connection, changes: Sequence[TaskChange]) -> Any:
-        """The cursor of the question whether the process that begins with a task is alive; None if none does,
-        or there is one process only.
-        """
+        """The cursor that tells if the process that begins with a task is alive; None if it need not be."""
         if self._database.sqlite or not any(map(_begins, changes)):
             return None
         driver: Any = connection.connection.driver_connection
@@ -318,9 +311,8 @@ class Committer:
         return not wanted[0].holder
 
     def _end(self, connection: Connection, session: ServerSession | None) -> None:
-        """Makes sure that a broken connection no longer commits or locks. Raises until that is certain.
-
-        Its server may notice the disconnection only after hours.
+        """Makes sure that a broken connection neither commits nor locks any more, or raises: its server may
+        notice the disconnection only after hours.
         """
         if session is None or session == self._session:
             return
@@ -359,7 +351,11 @@ class Committer:
         # Twice: the server may have got numbers between a trial and the look at them.
         for _ in range(2):
             try:
-                self._try(connection, [change])
+                trial = connection.begin()
+                try:
+                    self._write(connection, SqlGroup([change], []))
+                finally:
+                    trial.rollback()
             except Exception as error:
                 if not _poison(error):
                     raise
@@ -371,28 +367,10 @@ class Committer:
                 return True
         return False
 
-    def _try(self, connection: Connection, changes: list[TaskChange]) -> None:
-        trial = connection.begin()
-        try:
-            self._write(connection, SqlGroup(changes, []))
-        finally:
-            trial.rollback()
-
     def _require_numbers(self, connection: Connection, error: Exception) -> None:
-        """A PostgreSQL that has run out of transaction ids also reports "too large", for any statement.
-
-        Raises the error then.
-        """
+        """Raises the error if PostgreSQL lacks transaction ids: it reports "too large" for that, too."""
         if _too_large(error):
             connection.exec_driver_sql(f"SELECT {_NUMBER}")
-
-
-def _id_of(change: TaskChange) -> str:
-    return change.row.task_id
-
-
-def _order_of(job: SqlJob) -> tuple[str, ...]:
-    return job.order
 
 
 def _row(row: TaskRow) -> tuple[Any, ...]:

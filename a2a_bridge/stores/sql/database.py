@@ -64,10 +64,7 @@ _PRAGMAS = (
 
 
 class Database:
-    """An engine and the threads that read through it.
-
-    url: from `parse`. limits: of each session on PostgreSQL, see `cluster.session`.
-    """
+    """An engine, and threads that read through it. url: from `parse`. limits: of each PostgreSQL session."""
 
     def __init__(self, url: sa.URL, limits: Mapping[str, str] = COMMAND_LIMITS) -> None:
         self.url = url
@@ -100,9 +97,8 @@ class Database:
 
     async def read(self, work: Callable[[sa.Connection], Result], /, *, snapshot: bool = True) -> Result:
         """Runs `work` in a thread, in one transaction with a consistent snapshot. Raises UNAVAILABLE.
-
-        snapshot: False if its statements may see different states. Then PostgreSQL has no transaction to
-        begin and to end, which takes longer than a small statement.
+        snapshot: False if its statements may see different states: PostgreSQL needs no transaction then,
+        which takes longer than a small statement.
         """
         loop = asyncio.get_running_loop()
         self._last_read = loop.time()
@@ -127,9 +123,7 @@ class Database:
 
     def anchor(self, token: bytes = b"") -> None:
         """Keeps a SQLite file open, and watches it. Closing the last connection would delete the index of the
-        log, and on a read-only disk no later connection could read.
-
-        token: noted in the file by this process, see `file_watch`.
+        log, without which no later one can read on a read-only disk. token: see `file_watch`.
         """
         if self.sqlite and self._anchor is None:
             self._anchor = self.engine.connect()
@@ -139,9 +133,7 @@ class Database:
                 self._watch = FileWatch(Path(str(self.url.database)), token, self.engine.connect)
 
     async def finish(self) -> None:
-        """Closes the database after the running reads. Waits only a short time for a database without a
-        response.
-        """
+        """Closes the database after the running reads, for which it waits a short time only."""
         if self._resting is not None:
             self._resting.cancel()
         closing = asyncio.ensure_future(asyncio.to_thread(self.close))
@@ -223,9 +215,7 @@ def parse(url: str) -> sa.URL:
 
 
 def build_insert(connection: sa.Connection, table: sa.Table) -> Any:
-    """An INSERT that supports conflict clauses. Both databases write these alike, but SQLAlchemy's plain
-    INSERT lacks them.
-    """
+    """An INSERT with conflict clauses: alike in both databases, and missing in SQLAlchemy's plain INSERT."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     return dialect.insert(table)
 
@@ -245,11 +235,8 @@ def mask_url(url: sa.URL) -> str:
 
 def is_database_error(error: BaseException) -> bool:
     """True if an error comes from the database: lost, full, read-only, corrupted, locked."""
-    if isinstance(error, SQLAlchemyError):
-        return True
-    if isinstance(error, sqlite3.Error):
-        return True
-    return type(error).__module__.partition(".")[0] == "psycopg"
+    is_known = isinstance(error, (SQLAlchemyError, sqlite3.Error))
+    return is_known or type(error).__module__.partition(".")[0] == "psycopg"
 
 
 def cause(error: BaseException) -> str:
@@ -270,9 +257,7 @@ def _is_ended(error: DBAPIError) -> bool:
 
 
 def _engine(url: sa.URL, check_path: Callable[[], None], limits: Mapping[str, str]) -> sa.Engine:
-    """check_path: called before each new connection to SQLite; raises if it must not be made. limits: of a
-    session on PostgreSQL.
-    """
+    """check_path: raises if a new connection to SQLite must not be made. limits: of PostgreSQL's sessions."""
     if url.get_backend_name() == "sqlite":
         path = Path(str(url.database)).absolute().as_uri()
         created = False

@@ -126,10 +126,7 @@ class Expirer:
         self._clock = ClockWatch(database)
 
     async def delete(self, expiry: Expiry, write: Write) -> None:
-        """Deletes everything that has expired, or a share after a jump of the clock.
-
-        Raises UNAVAILABLE if the store does not work.
-        """
+        """Deletes what has expired, or a share after a jump of the clock. Raises UNAVAILABLE."""
         now = await self._clock.agreed()
         if now is None:
             return
@@ -169,10 +166,7 @@ class Expirer:
         remove: Callable[..., None],
         most: float,
     ) -> bool:
-        """Removes something of all ended tasks that were written last before a time.
-
-        Returns False if more of them may be left.
-        """
+        """Removes parts of ended tasks that were written before a time. False if more may be left."""
         after = ""
         while found := await self._database.read(partial(following, after=after)):
             after = found[-1]
@@ -241,10 +235,7 @@ def _delete_logs(connection: Connection, task_ids: Sequence[str]) -> None:
 
 
 def _free(connection: Connection, task_ids: Sequence[str]) -> list[str]:
-    """The tasks from which no other replica's janitor deletes at present.
-
-    They are locked until the commit.
-    """
+    """The tasks from which no other janitor deletes at present. They are locked until the commit."""
     query = select(tasks.c.id).where(tasks.c.id.in_(task_ids))
     return list(connection.scalars(query.with_for_update(skip_locked=True)))
 

@@ -6,8 +6,7 @@ Rules of FileWatch:
 2. A file that is overwritten keeps its inode. So each process notes a token in the database when it opens it,
    and checks the token at its place in the file.
 3. The file and its log must be as long as SQLite knows them to be: WalIndex compares them.
-4. The descriptor stays open as long as the database: closing any descriptor of a file releases SQLite's locks
-   on it.
+4. The descriptor stays open as long as the database: closing any of a file releases SQLite's locks on it.
 
 WalIndex opens no connection. The index of the log (`-shm`), which all processes share, says how many frames
 the log has and how it begins (sqlite.org/walformat.html). SQLite does not look whether the log still has
@@ -49,11 +48,7 @@ class _Index(NamedTuple):
 
 
 class WalIndex:
-    """The files of one database. descriptor: of the database file.
-
-    Its own descriptors stay open until `close`: closing any descriptor of a file releases SQLite's locks on
-    it.
-    """
+    """The files of one database. descriptor: of its file. Its own stay open until `close`, as by rule 4."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
@@ -116,10 +111,7 @@ class FileChangedError(SQLAlchemyError):
 
 
 class FileWatch:
-    """Watches one file. token: noted in `settings`; empty for none. connect: makes a connection to it.
-
-    Its methods may be called in any thread.
-    """
+    """Watches one file, for any thread. token: in `settings`; empty for none. connect: connects to it."""
 
     def __init__(self, path: Path, token: bytes, connect: Callable[[], Connection]) -> None:
         self._path = path

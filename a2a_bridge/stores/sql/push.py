@@ -3,13 +3,11 @@
 Rules:
 1. One replica delivers for a config at a time. `push_configs.holder` is * if notifications wait for any
    replica, else the delivering replica. Claims of dead replicas are open to all.
-2. Delays are measured on this process's monotonic clock. The times in the rows are times of the
-   database (`present`). They matter only to a replica that claims a config of another replica. Such a delay
-   is never longer than LONGEST.
+2. Delays are measured on this process's monotonic clock. Times in rows are of the database (`present`), only
+   for replicas that claim another's config. Such a delay is never longer than LONGEST.
 3. No locks beyond the locks of a statement. A notification that another replica adds while its config is
    being released may find it without a holder: released configs are looked at soon after, once more later,
-   and in a full search now and then. That search also deletes notifications that were added while their
-   config was being deleted.
+   and in a full search now and then, which also deletes notifications of deleted configs.
 4. `_lines` contains the configs that this replica has claimed. A claim whose result was lost is missing
    there; the next claim finds it again.
 5. A result of a delivery always changes the row of its notification, but makes the next of its config due
@@ -38,7 +36,7 @@ from a2a_bridge.stores.records import TaskChange
 from a2a_bridge.stores.row_format import DamagedError, checksum_of, original, parse_checked, storable
 from a2a_bridge.stores.sql import push_configs as configs
 from a2a_bridge.stores.sql.database import Database, present
-from a2a_bridge.stores.sql.push_configs import ANYBODY, Line, Releases, Writes
+from a2a_bridge.stores.sql.push_configs import ANYBODY, Line, Releases, Write
 from a2a_bridge.stores.sql.schema import outbox, push_configs, replicas
 
 log = logging.getLogger("a2a_bridge.push")
@@ -60,8 +58,7 @@ _C = push_configs.c
 
 
 def post_events(connection: Connection, changes: Sequence[TaskChange], *, skip_locked: bool = False) -> int:
-    """Adds events, once for each config of their task. Returns the number added. At most three statements.
-
+    """Adds events, once for each config of their task, in at most three statements. Returns the number.
     skip_locked: configs that another session has locked are offered by a later search (rule 3).
     """
     of_tasks = [(storable(one.row.task_id), one) for one in changes]
@@ -84,10 +81,7 @@ def post_events(connection: Connection, changes: Sequence[TaskChange], *, skip_l
 
 
 def _mark_claimable(connection: Connection, which: ColumnElement[bool], *, skip_locked: bool = False) -> None:
-    """Offers configs to all replicas.
-
-    skip_locked: leaves out configs that another transaction is changing.
-    """
+    """Offers configs to all replicas. skip_locked: but for those that another transaction changes."""
     if connection.dialect.name != "sqlite":
         # In the common locking order: several replicas may do this at once.
         wanted = select(_C.task, _C.id).where(which)
@@ -128,16 +122,12 @@ class _Head(NamedTuple):
 
 
 class SqlOutbox:
-    """Implements Outbox.
-
-    me: returns the present id of this replica. now: seconds on a monotonic clock. most_dead: dead letters
-    that are kept for operators.
-    """
+    """Implements Outbox. me: the id of this replica. now: monotonic seconds. most_dead: dead letters kept."""
 
     def __init__(
         self,
         database: Database,
-        writer: Writes,
+        write: Write,
         me: Callable[[], str],
         vault: Vault | None = None,
         *,
@@ -145,7 +135,7 @@ class SqlOutbox:
         most_dead: int = 10_000,
     ) -> None:
         self._database = database
-        self._writer = writer
+        self._write = write
         self._me = me
         self._vault = vault or Vault()
         self._now = now
@@ -172,10 +162,7 @@ class SqlOutbox:
         self._notify()
 
     def redirect(self, line: Line, url: str, released: bool) -> None:
-        """A config has a new URL: ends the delay of its notifications, because the old target caused it.
-
-        released: see SqlPushConfigStore.
-        """
+        """A config has a new URL: ends the delay that the old target caused. released: see `on_changed`."""
         if released:
             self.outbox_changed()
         elif self._lines.redirect(line, target_of(url)):
@@ -198,7 +185,7 @@ class SqlOutbox:
             idle = update(push_configs).where(_C.task == task_id, _C.id == config_id, _C.holder == "")
             connection.execute(idle.values(holder=ANYBODY))
 
-        await self._writer.write(work, order=("push_configs", task_id, config_id))
+        await self._write(work, order=("push_configs", task_id, config_id))
         self.outbox_changed()
 
     # ------------------------------------------------------------------ deliveries
@@ -239,7 +226,7 @@ class SqlOutbox:
     async def again(self, delivery: Delivery, error: str, seconds: float, /) -> None:
         changed = update(outbox).where(_O.number == delivery.number)
         changed = changed.values(attempts=delivery.attempts + 1, error=error)
-        await self._writer.write(
+        await self._write(
             lambda connection: _change(connection, changed.values(due=present(connection) + seconds))
         )
         line = _line_of(delivery)
@@ -273,7 +260,7 @@ class SqlOutbox:
     async def retry(self, numbers: Sequence[int] | None, /) -> int:
         found: set[int] = set()
         # An earlier attempt may have been committed, its outcome in doubt: its numbers count, too.
-        await self._writer.write(lambda connection: found.update(retry(connection, numbers)))
+        await self._write(lambda connection: found.update(retry(connection, numbers)))
         self.outbox_changed()
         return len(found)
 
@@ -292,15 +279,17 @@ class SqlOutbox:
         sweep = self._now() >= self._sweep_at
         try:
             if (gone or sweep) and await self._database.read(
-                lambda connection: _lost(connection, gone, sweep=sweep)
+                lambda connection: _any(connection, _without_holder(gone, sweep=sweep))
             ):
-                await self._writer.write(lambda connection: _offer(connection, gone, sweep=sweep))
+                await self._write(lambda connection: _offer(connection, gone, sweep=sweep))
             if sweep and await self._database.read(
                 lambda connection: bool(self._lost_claims(connection, me))
             ):
                 self._claim_uncertain = True
-            if self._claim_uncertain or await self._database.read(lambda connection: _free(connection, me)):
-                lines, heads = await self._writer.write(lambda connection: self._take_over(connection, me))
+            if self._claim_uncertain or await self._database.read(
+                lambda connection: _any(connection, select(_C.task).where(_is_free(me)))
+            ):
+                lines, heads = await self._write(lambda connection: self._take_over(connection, me))
                 self._claim_uncertain = False
                 for line, url, seconds in heads:
                     # A config that waits here was released meanwhile: only its row has the right time.
@@ -321,9 +310,7 @@ class SqlOutbox:
             self._sweep_at = self._now() + SWEEP
 
     def _take_over(self, connection: Connection, me: str) -> tuple[list[Line], list[_Head]]:
-        """Claims configs, and releases configs without a notification again. Returns all, and the first
-        notifications.
-        """
+        """Claims configs, and releases those without a notification. Returns all, and first notifications."""
         # The caller may have left before the commit, and the claim may run again although it was committed:
         # until a result has arrived, the rows show which were claimed.
         lines = self._lost_claims(connection, me) if self._claim_uncertain else []
@@ -344,10 +331,7 @@ class SqlOutbox:
         return lines, heads
 
     def _lost_claims(self, connection: Connection, me: str) -> list[Line]:
-        """Configs that this replica has claimed in the rows, but not in memory.
-
-        Runs in a thread: some may be completed meanwhile.
-        """
+        """Configs claimed in the rows, but not in memory. In a thread: some may be completed meanwhile."""
         held = select(_C.task, _C.id).where(_C.holder != "", _C.holder == me)
         return [(task, name) for task, name in connection.execute(held) if (task, name) not in self._lines]
 
@@ -393,17 +377,17 @@ class SqlOutbox:
             )
         for error_text, numbers in shut.items():
             statement = update(outbox).where(_O.number.in_(numbers)).values(error=error_text)
-            await self._writer.write(partial(_change, change=statement))
+            await self._write(partial(_change, change=statement))
         if damaged:  # it cannot be delivered, but notifications behind it can
             buried = update(outbox).where(_O.number.in_([number for _, number in damaged]))
             buried = buried.values(error=_DAMAGED, dead=True)
-            await self._writer.write(partial(_change, change=buried))
+            await self._write(partial(_change, change=buried))
             for line, _ in damaged:
                 self._lines.put(line, self._lines.target(line))
             self._notify()
         empty = [line for line in lines if line not in waiting]
         if empty:  # the config was deleted, belongs to another replica, or has no notifications left
-            left = await self._writer.write(lambda connection: _let_go(connection, empty, self._claimed_as))
+            left = await self._write(lambda connection: _let_go(connection, empty, self._claimed_as))
             self._go_on(empty, left)
         return deliveries
 
@@ -418,7 +402,7 @@ class SqlOutbox:
                 self._prune(connection)
             return _let_go(connection, lines, me)
 
-        left = await self._writer.write(work)
+        left = await self._write(work)
         # Notifications that are no longer being delivered (rule 5).
         given = zip(lines, deliveries, strict=True)
         self._go_on([line for line, one in given if self._lines.take_back(line, one.number)], left)
@@ -472,14 +456,9 @@ def _is_free(me: str) -> Any:
     return (_C.holder != "") & (_C.holder != me) & ((_C.holder == ANYBODY) | _C.holder.not_in(alive))
 
 
-def _free(connection: Connection, me: str) -> bool:
-    """True if there is anything to claim."""
-    return connection.execute(select(_C.task).where(_is_free(me)).limit(1)).first() is not None
-
-
-def _lost(connection: Connection, lines: Sequence[Line], *, sweep: bool) -> bool:
-    """True if configs without a holder have notifications: the given ones, or any."""
-    return connection.execute(_without_holder(lines, sweep=sweep).limit(1)).first() is not None
+def _any(connection: Connection, wanted: Any) -> bool:
+    """True if a query finds a row."""
+    return connection.execute(wanted.limit(1)).first() is not None
 
 
 def _offer(connection: Connection, lines: Sequence[Line], *, sweep: bool) -> None:
@@ -513,9 +492,7 @@ def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[An
 
 
 def _let_go(connection: Connection, lines: Sequence[Line], me: str) -> set[Line]:
-    """Releases the configs that have no notifications. A notification that is added now is looked for later
-    (rule 3). Returns the configs that stay claimed.
-    """
+    """Releases configs without notifications (later ones: see rule 3). Returns those that stay claimed."""
     waits = exists().where(_O.task == _C.task, _O.config == _C.id, ~_O.dead)
     empty = update(push_configs).where(_among(lines), _C.holder == me, ~waits)
     if connection.execute(empty.values(holder="")).rowcount == len(lines):
@@ -570,15 +547,13 @@ def retry(connection: Connection, numbers: Sequence[int] | None) -> list[int]:
     connection.execute(update(outbox).where(which).values(dead=False, attempts=0, due=0.0))
     lines = list({(task_id, config_id) for _, task_id, config_id in found})
     for at in range(0, len(lines), _CLAIM):
-        # Also configs that a replica has: it may be delaying a later notification, and then finds this
-        # notification.
+        # Also configs that a replica has: it may be delaying a later one, and then finds this one.
         _mark_claimable(connection, _among(lines[at : at + _CLAIM]))
     return [number for number, _, _ in found]
 
 
-def _change(connection: Connection, change: Any) -> int:
-    count: int = connection.execute(change).rowcount
-    return count
+def _change(connection: Connection, change: Any) -> None:
+    connection.execute(change)
 
 
 def _parse_registered(row: Row[Any], vault: Vault) -> Registered:

@@ -1,8 +1,7 @@
 """Push notification configs in a database. Encrypted if there is a key; see a2a_bridge.push.secrets.
 
 Rules:
-1. A row that no key decrypts, or that is damaged, is an error of that row: lists omit it, and reading it is
-   an error.
+1. A row that no key decrypts, or that is damaged, is an error of that row: to read it fails, lists omit it.
 2. A config of another scope does not exist for a caller, even with the right task id.
 3. Ids and scopes are converted by `storable` for rows; callers see the original ones.
 4. A notification that another replica adds while this replica releases its config is for nobody else (see
@@ -13,8 +12,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from google.protobuf.message import DecodeError
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, select, update
@@ -40,15 +39,13 @@ MOST = 500
 
 #: task and config, as in rows
 Line = tuple[str, str]
-T = TypeVar("T")
+#: see `SqlStore.write`
+Write = Callable[..., Awaitable[Any]]
 _C = push_configs.c
 
 
 class Releases:
-    """Configs that this replica has released, for later looks. It reads no rows.
-
-    now: seconds on a monotonic clock.
-    """
+    """Configs that this replica has released, for later looks. It reads no rows. now: monotonic seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -88,32 +85,20 @@ class DamagedConfigError(DecryptionError):
     """The row of a config is damaged."""
 
 
-class Writes(Protocol):
-    """Writes rows: the group writer.
-
-    Returns when the changes of `work` are durable; `work` may run twice.
-    """
-
-    async def write(self, work: Callable[[Connection], T], /, *, order: tuple[str, ...] = ()) -> T: ...
-
-
 class SqlPushConfigStore:
-    """Implements PushConfigStore.
-
-    me: returns the present id of this replica. most_per_task: maximum configs of one task.
-    """
+    """Implements PushConfigStore. me: returns this replica's id. most_per_task: configs of one task."""
 
     def __init__(
         self,
         database: Database,
-        writer: Writes,
+        write: Write,
         me: Callable[[], str],
         vault: Vault | None = None,
         *,
         most_per_task: int = 100,
     ) -> None:
         self._database = database
-        self._writer = writer
+        self._write = write
         self._me = me
         self._vault = vault or Vault()
         self._most = most_per_task
@@ -129,7 +114,7 @@ class SqlPushConfigStore:
             insert(connection, values, most=self._most, replace=replace)
             return moved and _release(connection, values["task"], values["id"], me)
 
-        released = await self._writer.write(work, order=("push_configs", values["task"], values["id"]))
+        released = await self._write(work, order=("push_configs", values["task"], values["id"]))
         if replace and self.on_changed is not None:
             self.on_changed((values["task"], values["id"]), url, released)
 
@@ -167,7 +152,7 @@ class SqlPushConfigStore:
             if connection.execute(gone).rowcount:
                 connection.execute(delete(outbox).where(outbox.c.task == task, outbox.c.config == config))
 
-        await self._writer.write(work, order=("push_configs", task, config))
+        await self._write(work, order=("push_configs", task, config))
 
     def _moves(self, connection: Connection, values: dict[str, Any], url: str) -> bool:
         """True if a config exists with another target, or is unreadable."""
@@ -184,10 +169,7 @@ class SqlPushConfigStore:
 
 
 def _release(connection: Connection, task: str, config: str, me: str) -> bool:
-    """Ends the delay of a config that another replica delivers for, by offering it to all.
-
-    Returns False if there is no such replica.
-    """
+    """Offers all a config that another replica delays, and ends the delay. False if there is none."""
     theirs = update(push_configs).where(_C.task == task, _C.id == config, _C.holder.not_in(("", ANYBODY, me)))
     if not connection.execute(theirs.values(holder=ANYBODY)).rowcount:
         return False

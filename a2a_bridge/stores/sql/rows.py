@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, select, true
 from a2a_bridge.cluster.cluster import Cluster
 from a2a_bridge.cluster.tails import Committed
 from a2a_bridge.core.errors import internal_error
+from a2a_bridge.stores.lease import finish
 from a2a_bridge.stores.ports import Scope, TaskQuery
 from a2a_bridge.stores.records import (
     CONFLICT,
@@ -51,10 +52,8 @@ class _Writing(NamedTuple):
 
 
 class SqlRecords:
-    """Implements Records.
-
-    me: returns the name of this process in `replicas`; empty on SQLite, where that table has no rows.
-    stripe: returns the stripe of counters, see Committer.
+    """Implements Records. me: the name of this process in `replicas`; empty on SQLite, where that table has
+    no rows. stripe: of counters, see Committer.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class SqlRecords:
         self.committer = Committer(database, me, stripe)
         self._expirer = Expirer(database, self.committer.count)
         #: called when a commit has added notifications
-        self.on_deliveries: Callable[[], None] = _nothing
+        self.on_deliveries: Callable[[], None] = lambda: None
         self._last: _Writing | None = None
         self._inbox: queue.SimpleQueue[_Writing | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="a2a store writer", daemon=True)
@@ -137,7 +136,7 @@ class SqlRecords:
                 # A new error for an outage: its traceback would keep the cursors of the broken connection,
                 # and with them the lock of SQLite.
                 error = OSError(cause(caught)) if is_database_error(caught) else caught
-            writing.loop.call_soon_threadsafe(_finish, writing.done, error)
+            writing.loop.call_soon_threadsafe(finish, writing.done, error)
             del writing, error  # until the next group these may be the only references to their content
         self.committer.close()
 
@@ -169,15 +168,6 @@ class SharedSqlRecords(SqlRecords):
     def _on_commit(self, group: SqlGroup) -> None:
         commits = [*map(_commit, group.changes), *(_commit(one, lost=True) for one in group.lost)]
         self._beside.publish(commits, deliveries=group.deliveries > 0)
-
-
-def _finish(done: asyncio.Future[None], error: Exception | None) -> None:
-    if done.done():
-        return
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(error)
 
 
 def _group(changes: Sequence[Any], me: str) -> SqlGroup:
@@ -284,7 +274,3 @@ def _sent(connection: Connection, scope: Scope, message_id: str, me: str) -> Sen
         return None
     holder = row.alive if row.alive and row.alive != me else ""
     return SentRow(row.digest, original(row.task), row.answer, holder, row.checksum)
-
-
-def _nothing() -> None:
-    """Nobody delivers notifications."""

@@ -7,8 +7,7 @@ Rules of the tables:
 2. A task is its body plus the events after `applied`, in order. Events are in segments: the events of one
    commit in one row; see `row_format.py`.
 3. Times are nanoseconds since the epoch for values of the protocol, seconds for others.
-4. `checksum` is the CRC-32 of key and content of the same row. In rows of an older version it covers the
-   content alone, or is NULL.
+4. `checksum` is the CRC-32 of key and content of its row. Older rows have that of the content, or NULL.
 
 The statements have many rows each, so that a group is few calls. Other queries use SQLAlchemy. They are text,
 because compiling them anew for each group took as long as the database. The drivers run them directly, many
@@ -46,24 +45,12 @@ tasks = sa.Table(
     sa.Column("holder", sa.Text, nullable=False),
     sa.Column("written", sa.Float, nullable=False),
 )
-sa.Index("tasks_listed", tasks.c.tenant, tasks.c.owner, sa.desc(tasks.c.time), sa.desc(tasks.c.id))
-sa.Index(
-    "tasks_of_context",
-    tasks.c.tenant,
-    tasks.c.owner,
-    tasks.c.context,
-    sa.desc(tasks.c.time),
-    sa.desc(tasks.c.id),
-)
-sa.Index(
-    "tasks_in_state", tasks.c.tenant, tasks.c.owner, tasks.c.state, sa.desc(tasks.c.time), sa.desc(tasks.c.id)
-)
-sa.Index(
-    "tasks_held",
-    tasks.c.holder,
-    sqlite_where=sa.text("holder <> ''"),
-    postgresql_where=sa.text("holder <> ''"),
-)
+_SCOPE, _NEWEST = (tasks.c.tenant, tasks.c.owner), (sa.desc(tasks.c.time), sa.desc(tasks.c.id))
+sa.Index("tasks_listed", *_SCOPE, *_NEWEST)
+sa.Index("tasks_of_context", *_SCOPE, tasks.c.context, *_NEWEST)
+sa.Index("tasks_in_state", *_SCOPE, tasks.c.state, *_NEWEST)
+_HELD = sa.text("holder <> ''")
+sa.Index("tasks_held", tasks.c.holder, sqlite_where=_HELD, postgresql_where=_HELD)
 
 bodies = sa.Table(
     "bodies",
@@ -97,12 +84,8 @@ task_counts = sa.Table(
     sa.Column("number", sa.BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-sa.Index(
-    "task_counts_empty",
-    task_counts.c.number,
-    sqlite_where=sa.text("number = 0"),
-    postgresql_where=sa.text("number = 0"),
-)
+_EMPTY = sa.text("number = 0")
+sa.Index("task_counts_empty", task_counts.c.number, sqlite_where=_EMPTY, postgresql_where=_EMPTY)
 
 #: values that all replicas share, such as the key of page tokens
 settings = sa.Table(
@@ -144,12 +127,7 @@ push_configs = sa.Table(
     sa.Column("holder", sa.Text, nullable=False, server_default=""),
     sa.Column("checksum", sa.BigInteger),
 )
-sa.Index(
-    "push_configs_with_mail",
-    push_configs.c.holder,
-    sqlite_where=sa.text("holder <> ''"),
-    postgresql_where=sa.text("holder <> ''"),
-)
+sa.Index("push_configs_with_mail", push_configs.c.holder, sqlite_where=_HELD, postgresql_where=_HELD)
 
 outbox = sa.Table(
     "outbox",
@@ -171,8 +149,7 @@ outbox = sa.Table(
 sa.Index("outbox_lines", outbox.c.task, outbox.c.config, outbox.c.number)
 sa.Index("outbox_dead", outbox.c.number, sqlite_where=sa.text("dead = 1"), postgresql_where=sa.text("dead"))
 
-#: live replicas: `beat` is a counter; a replica without a heartbeat for one lease is dead,
-#: independent of clocks
+#: live replicas: `beat` is a counter; a replica without a beat for one lease is dead, whatever clocks say
 replicas = sa.Table(
     "replicas",
     metadata,
@@ -236,11 +213,10 @@ class TooLargeError(SQLAlchemyError):
 def insert(
     driver: Any, mark: str, table: sa.Table, rows: Sequence[Sequence[Any]], *, returning: str = ""
 ) -> list[Any]:
-    """Inserts rows, or updates existing ones. Returns the cursors, whose `rowcount` is the number of rows
-    changed.
+    """Inserts or updates rows. Returns the cursors, whose `rowcount` is the number of rows changed.
 
     driver: the connection of the driver. mark: its placeholder for values. rows: values in the order of the
-    columns. returning: an expression; the cursors return its value for each changed row.
+    columns. returning: an expression, of which the cursors return the value for each changed row.
     """
     cursors = []
     column = _CONTENT.get(table.name)

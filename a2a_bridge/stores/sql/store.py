@@ -18,7 +18,7 @@ import secrets
 import shlex
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
@@ -60,9 +60,7 @@ _OLDEST = 13
 
 
 def revision(connection: Connection) -> str | None:
-    """The last applied migration: empty if there are no tables at all, None if the tables are not this
-    project's.
-    """
+    """The last applied migration: empty without any tables, None if the tables are not this project's."""
     names = set(inspect(connection).get_table_names())
     found = ""
     if _TABLE in names:
@@ -87,9 +85,8 @@ Result = TypeVar("Result")
 
 
 class SqlStore(StoreBase):
-    """Implements Store. Use it in the loop in which it was created.
-
-    beside: the other replicas; None on SQLite. page_key: the same for all replicas. vault: encrypts secrets.
+    """Implements Store, in the loop in which it was created. beside: the other replicas; None on SQLite.
+    page_key: the same for all replicas. vault: encrypts secrets.
     """
 
     def __init__(
@@ -108,8 +105,8 @@ class SqlStore(StoreBase):
         def me() -> str:
             return self.me()  # set below
 
-        configs = SqlPushConfigStore(database, self, me, vault)
-        outbox = SqlOutbox(database, self, me, vault)
+        configs = SqlPushConfigStore(database, self.write, me, vault)
+        outbox = SqlOutbox(database, self.write, me, vault)
         configs.on_changed = outbox.redirect
         records.on_deliveries = self.outbox_changed = outbox.outbox_changed
         super().__init__(records, options, page_key=page_key, push_configs=configs, outbox=outbox)
@@ -122,10 +119,8 @@ class SqlStore(StoreBase):
         return await self._database.read(lambda connection: positions(connection, task_ids), snapshot=False)
 
     async def write(self, work: Callable[[Connection], Result], /, *, order: tuple[str, ...] = ()) -> Result:
-        """Runs `work` in the next transaction, and returns its result once that is durable. `work` must be
-        idempotent.
-
-        order: see SqlJob. Raises the errors of `work`, and UNAVAILABLE.
+        """Runs idempotent `work` in the next transaction, and returns its result once that is durable. order:
+        see SqlJob. Raises the errors of `work`, and UNAVAILABLE.
         """
         result: Result = await self.writer.write(SqlJob(work, order))
         return result
@@ -215,13 +210,13 @@ async def _alone(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterator
         # Errors of the database while the store is open are not errors of opening it.
         with report_errors(url) as database:
             page_key, token = await asyncio.to_thread(_prepare, database, path)
-        database = Database(url)
-        try:
+        async with AsyncExitStack() as stack:
+            database = Database(url)
+            stack.push_async_callback(database.finish)
             await asyncio.to_thread(database.anchor, token)
-            async with _run_store(database, None, options, page_key, vault) as store:
-                yield store
-        finally:
-            await database.finish()
+            store = SqlStore(database, None, options, page_key=page_key, vault=vault)
+            stack.push_async_callback(store.close)
+            yield store
 
 
 @asynccontextmanager
@@ -238,17 +233,17 @@ async def _beside(url: URL, options: StoreOptions, vault: Vault) -> AsyncIterato
         return NatsBus(login, blake2b(page_key, digest_size=8, person=b"a2a cluster").hexdigest())
 
     beside = Cluster(session, lock_session, make_bus, HeartThread(), lease=options.lease)
-    database = Database(url, REPLICA_LIMITS)
-    try:
-        async with _run_store(database, beside, options, page_key, vault) as store:
-            try:
-                await beside.start(store)
-            except SessionError as error:
-                raise _unreachable(url, str(error)) from None
-            yield store
-    finally:
-        await beside.close()
-        await database.finish()
+    async with AsyncExitStack() as stack:
+        database = Database(url, REPLICA_LIMITS)
+        stack.push_async_callback(database.finish)
+        stack.push_async_callback(beside.close)
+        store = SqlStore(database, beside, options, page_key=page_key, vault=vault)
+        stack.push_async_callback(store.close)
+        try:
+            await beside.start(store)
+        except SessionError as error:
+            raise _unreachable(url, str(error)) from None
+        yield store
 
 
 def _login(options: StoreOptions) -> NatsLogin:
@@ -259,17 +254,6 @@ def _login(options: StoreOptions) -> NatsLogin:
         raise StoreOpenError(error.text, error.remedy) from None
     except ValueError as error:
         raise StoreOpenError(f"NATS cannot be used: {error}") from None
-
-
-@asynccontextmanager
-async def _run_store(
-    database: Database, beside: Cluster | None, options: StoreOptions, page_key: bytes, vault: Vault
-) -> AsyncIterator[SqlStore]:
-    store = SqlStore(database, beside, options, page_key=page_key, vault=vault)
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 def _prepare(database: Database, path: Path) -> tuple[bytes, bytes]:

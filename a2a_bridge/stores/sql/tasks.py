@@ -8,15 +8,14 @@ The number of tasks that match a query comes from a few rows: counters that ever
 
 Rules of the counters:
 1. A task counts in its scope, once among all and once in a time bucket of 73 minutes.
-2. The number of tasks since a time is the sum of the buckets after it, and of the tasks between that time and
-   the end of its bucket, which are counted one by one in an index. The tasks of a context are counted one by
-   one, too: counters of contexts, of which most have few tasks, would cost each task more than all others
-   together.
-3. The changes of one transaction are summed first: a group of writes costs about as many rows as a single
-   write.
+2. The number of tasks since a time is the sum of the buckets after it, and of the tasks from there to the end
+   of its bucket, which are counted one by one in an index. So are the tasks of a context: counters of
+   contexts, most of which have few tasks, would cost each task more than all others together.
+3. The changes of one transaction are summed first: a group costs about as many rows as a single write.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -66,41 +65,30 @@ def deltas(changes: Iterable[Counted]) -> list[tuple[Key, int]]:
 def total(
     connection: sa.Connection, tenant: str, owner: str, context: str, state: int, since: int | None
 ) -> int:
-    """The number of matching tasks of a scope. context: empty for all. state: 0 for all. since:
-    None for all.
-    """
+    """The number of matching tasks of a scope. Empty context, state 0 and since None: all."""
+    mine = tenant, owner, state
+    summed = partial(_number, connection, sa.func.sum(counts.c.number), counts.c, *mine)
+    one_by_one = partial(_number, connection, sa.func.count(), tasks.c, *mine)
     if context:
         found = [tasks.c.context == context]
         if since is not None:
             found.append(tasks.c.time >= since)
-        return _one_by_one(connection, tenant, owner, state, *found)
+        return one_by_one(*found)
     if since is None:
-        return _sum(connection, tenant, owner, state, counts.c.bucket == ALL)
+        return summed(counts.c.bucket == ALL)
     following = (since >> _BITS) + 1
     found = [tasks.c.time >= since]
     if following << _BITS <= LATEST:
         found.append(tasks.c.time < following << _BITS)
-    later = _sum(connection, tenant, owner, state, counts.c.bucket >= following)
-    return later + _one_by_one(connection, tenant, owner, state, *found)
+    return summed(counts.c.bucket >= following) + one_by_one(*found)
 
 
-def _sum(
-    connection: sa.Connection, tenant: str, owner: str, state: int, buckets: sa.ColumnElement[bool]
+def _number(
+    connection: sa.Connection, what: Any, of: Any, tenant: str, owner: str, state: int, *which: Any
 ) -> int:
-    query = sa.select(sa.func.coalesce(sa.func.sum(counts.c.number), 0)).where(
-        counts.c.tenant == tenant, counts.c.owner == owner, buckets
-    )
+    query = sa.select(what).where(of.tenant == tenant, of.owner == owner, *which)
     if state:
-        query = query.where(counts.c.state == state)
-    return int(connection.scalar(query) or 0)
-
-
-def _one_by_one(
-    connection: sa.Connection, tenant: str, owner: str, state: int, *which: sa.ColumnElement[bool]
-) -> int:
-    query = sa.select(sa.func.count()).where(tasks.c.tenant == tenant, tasks.c.owner == owner, *which)
-    if state:
-        query = query.where(tasks.c.state == state)
+        query = query.where(of.state == state)
     return int(connection.scalar(query) or 0)
 
 
@@ -130,9 +118,7 @@ _SEGMENT = (segments.c.first, segments.c.last, segments.c.data, segments.c.check
 def task_rows(
     connection: sa.Connection, wanted: Sequence[tuple[Scope, str]], me: str
 ) -> list[TaskRow | None]:
-    """The rows of the first of some tasks, as far as they belong to these scopes. me: the name of this
-    process in leases.
-    """
+    """The first of these tasks, as far as they are of these scopes. me: this process's name in leases."""
     ids = [storable(task_id) for _, task_id in wanted]
     alone = len(ids) == 1
     if not alone:
@@ -195,9 +181,8 @@ def page(connection: sa.Connection, scope: Scope, query: TaskQuery, after: tuple
 def stretch(
     connection: sa.Connection, task_id: str, after: int, most: int
 ) -> tuple[Position | None, list[Segment]]:
-    """The end of a task's log (None if the task does not exist), and some of its segments after a number.
-
-    most: bytes after which no further segment is fetched.
+    """The end of a task's log (None without a task), and some segments after a number. most: bytes, after
+    which no further segment is fetched.
     """
     stored_id = storable(task_id)
     row = connection.execute(
@@ -279,9 +264,7 @@ def _row(
 
 
 def _tails(connection: sa.Connection, rows: Sequence[Any]) -> dict[str, list[Segment]]:
-    """The segments with the events that the bodies of these tasks lack. Segments do not change, so the state
-    of the database may have gone on since these rows.
-    """
+    """The segments with the events that these bodies lack. Segments do not change; rows may."""
     own = segments.c
     behind = [
         sa.and_(own.task == row.id, own.last > row.applied, own.last <= row.last)

@@ -43,13 +43,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("tenant", "owner", "context", "level", "bucket", "state", "stripe"),
         sqlite_with_rowid=False,
     )
-    op.create_index(
-        "counts_empty",
-        "counts",
-        ["number"],
-        sqlite_where=sa.text("number = 0"),
-        postgresql_where=sa.text("number = 0"),
-    )
+    empty = sa.text("number = 0")
+    op.create_index("counts_empty", "counts", ["number"], sqlite_where=empty, postgresql_where=empty)
     op.create_table(
         "outbox",
         sa.Column("number", NUMBER, autoincrement=True, nullable=False),
@@ -66,13 +61,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("number"),
         sqlite_autoincrement=True,
     )
-    op.create_index(
-        "outbox_dead",
-        "outbox",
-        ["number"],
-        sqlite_where=sa.text("dead = 1"),
-        postgresql_where=sa.text("dead"),
-    )
+    dead, dead_1 = sa.text("dead"), sa.text("dead = 1")
+    op.create_index("outbox_dead", "outbox", ["number"], sqlite_where=dead_1, postgresql_where=dead)
     op.create_index("outbox_lines", "outbox", ["task", "config", "number"])
     op.create_table(
         "push_configs",
@@ -87,13 +77,9 @@ def upgrade() -> None:
         sa.Column("holder", sa.Text(), server_default="", nullable=False),
         sa.PrimaryKeyConstraint("task", "id"),
     )
-    op.create_index(
-        "push_configs_with_mail",
-        "push_configs",
-        ["holder"],
-        sqlite_where=sa.text("holder <> ''"),
-        postgresql_where=sa.text("holder <> ''"),
-    )
+    held = sa.text("holder <> ''")
+    mail = "push_configs_with_mail"
+    op.create_index(mail, "push_configs", ["holder"], sqlite_where=held, postgresql_where=held)
     op.create_table(
         "replicas",
         sa.Column("id", sa.Text(), nullable=False),
@@ -143,25 +129,8 @@ def upgrade() -> None:
         sa.Column("written", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
     )
-    op.create_index(
-        "tasks_held",
-        "tasks",
-        ["holder"],
-        sqlite_where=sa.text("holder <> ''"),
-        postgresql_where=sa.text("holder <> ''"),
-    )
-    op.create_index(
-        "tasks_in_state",
-        "tasks",
-        ["tenant", "owner", "state", sa.literal_column("time DESC"), sa.literal_column("id DESC")],
-    )
-    op.create_index(
-        "tasks_listed",
-        "tasks",
-        ["tenant", "owner", sa.literal_column("time DESC"), sa.literal_column("id DESC")],
-    )
-    op.create_index(
-        "tasks_of_context",
-        "tasks",
-        ["tenant", "owner", "context", sa.literal_column("time DESC"), sa.literal_column("id DESC")],
-    )
+    op.create_index("tasks_held", "tasks", ["holder"], sqlite_where=held, postgresql_where=held)
+    newest = sa.text("time DESC"), sa.text("id DESC")
+    op.create_index("tasks_in_state", "tasks", ["tenant", "owner", "state", *newest])
+    op.create_index("tasks_listed", "tasks", ["tenant", "owner", *newest])
+    op.create_index("tasks_of_context", "tasks", ["tenant", "owner", "context", *newest])

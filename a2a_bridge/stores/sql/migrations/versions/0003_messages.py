@@ -1,6 +1,4 @@
-"""Calls between replicas go over a bus; where there is none, as messages. Commands that wait have no asker
-any more, because all replicas are stopped for an upgrade.
-"""
+"""Calls between replicas go over a bus, or as messages. All replicas are stopped: no command has an asker."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -21,13 +21,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("tenant", "owner", "bucket", "state", "stripe"),
         sqlite_with_rowid=False,
     )
-    op.create_index(
-        "task_counts_empty",
-        "task_counts",
-        ["number"],
-        sqlite_where=sa.text("number = 0"),
-        postgresql_where=sa.text("number = 0"),
-    )
+    zero = sa.text("number = 0")
+    op.create_index("task_counts_empty", "task_counts", ["number"], sqlite_where=zero, postgresql_where=zero)
     # Level 5 counted all tasks of a scope, level 2 those of 73 minutes.
     op.execute(
         "INSERT INTO task_counts (tenant, owner, bucket, state, stripe, number)"
