@@ -76,15 +76,11 @@ from a2a_bridge.dialects import (
 )
 from a2a_bridge.dialects.known import detect
 from a2a_bridge.dialects.signed_extras import use_key as use_bridge_key
-from a2a_bridge.gateway import UpstreamOptions
 from a2a_bridge.gateway.cards import CardReading
-from a2a_bridge.gateway.credentials import (
-    ClientCredentials,
-    StaticCredentials,
-    TokenEndpoint,
-    TokenExchange,
-    UpstreamCredentials,
-)
+from a2a_bridge.gateway.connections import UpstreamOptions
+from a2a_bridge.gateway.credentials.grants import ClientCredentials, TokenExchange
+from a2a_bridge.gateway.credentials.sending import StaticCredentials, UpstreamCredentials
+from a2a_bridge.gateway.credentials.token_endpoint import TokenEndpoint
 from a2a_bridge.hosting import (
     AgentExecutor,
     CancellingExecutor,
@@ -94,7 +90,8 @@ from a2a_bridge.hosting import (
     ResumingExecutor,
 )
 from a2a_bridge.hosting import Event as AgentEvent
-from a2a_bridge.hosting.adapters import Adapter, MissingAdapterError, NoAgentError, comes_from
+from a2a_bridge.hosting.adapters import Adapter, MissingAdapterError, NoAgentError
+from a2a_bridge.hosting.sdk.types import comes_from
 from a2a_bridge.middleware import Limits, Metrics, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import (

@@ -1,8 +1,7 @@
 """Adapters: agents made of objects of other frameworks, by entry points of the group `a2a_bridge.adapters`.
 
 Rules:
-1. An object is recognised by the modules of its classes. No framework is imported for it: the module of an
-   object is loaded already.
+1. An object is recognised by the modules of its classes, which are loaded. No framework is imported for it.
 2. The first adapter that recognises an object makes the agent, in the order of their names.
 3. An adapter that cannot be loaded is logged, and does not disturb the others.
 4. An object of a known framework without an adapter gets an error that names its `pip install`.
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from a2a_bridge.core.extras import ADAPTERS, MissingExtraError
 from a2a_bridge.hosting import sdk
+from a2a_bridge.hosting.sdk.types import comes_from
 
 #: the group of entry points
 GROUP = "a2a_bridge.adapters"
@@ -33,22 +33,15 @@ class Adapter(Protocol):
 
     def recognises(self, thing: Any, /) -> bool:
         """True if `agent_of` takes this object. It looks at the modules of the classes: see `comes_from`."""
-        ...
 
     def agent_of(self, thing: Any, /, **options: Any) -> Any:
-        """An `Agent` for the object.
-
-        options: those of the adapter; all others are the keyword arguments of `Agent`, such as `name` and
-        `card`. Raises TypeError or ValueError for an object or options that cannot be served.
+        """An `Agent` for the object. options: those of the adapter, and keyword arguments of `Agent`, such as
+        `name` and `card`. Raises TypeError or ValueError for an object or options that cannot be served.
         """
-        ...
 
 
 class NoAgentError(TypeError):
-    """An object from which no agent can be made. The text says what to give instead.
-
-    known: True if the kind of the object is known, and the text is about that.
-    """
+    """An object from which no agent can be made, with what to give instead. known: its kind is known."""
 
     def __init__(self, text: str, *, known: bool = False) -> None:
         super().__init__(text)
@@ -103,20 +96,8 @@ KNOWN = (
 )
 
 
-def comes_from(thing: Any, package: str) -> bool:
-    """True if a class of the object, or of its bases, is defined in a package or in one of its modules. A
-    class is looked at itself.
-    """
-    kind = thing if inspect.isclass(thing) else type(thing)
-    below = f"{package}."
-    modules = [str(getattr(base, "__module__", "")) for base in kind.__mro__]
-    return any(module == package or module.startswith(below) for module in modules)
-
-
 def adapter_of(thing: Any) -> Adapter | None:
-    """The adapter that recognises an object; None if none does. An adapter whose `recognises` raises is
-    logged and passed over.
-    """
+    """The adapter that recognises an object, or None. One whose `recognises` raises is logged."""
     for name, adapter in _adapters().items():
         try:
             if adapter.recognises(thing):

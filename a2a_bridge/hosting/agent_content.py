@@ -1,9 +1,8 @@
 """Content on its way to an executor, and from it.
 
 Rules:
-1. Requests and tasks go to an executor without the content that dialects store in them for other versions.
-   Stores and responses keep that content, so that a caller of an older version gets its own content back
-   unchanged.
+1. Requests and tasks go to an executor without content that dialects store in them for other versions. Stores
+   and responses keep it, so that callers of an older version get their own content back unchanged.
 2. Events of an executor get the ids and times that they lack. Foreign ids are rejected. Each function changes
    its event in place, which is the engine's own copy, and applies nothing.
 """
@@ -91,10 +90,7 @@ def own_artifact(update: hub.TaskArtifactUpdateEvent, task_id: str, context_id: 
 
 
 def own_task(task: hub.Task, task_id: str, context_id: str, clock: Clock) -> hub.TaskState:
-    """A snapshot of this task, with a state and a time. A missing state becomes SUBMITTED.
-
-    Returns the state.
-    """
+    """A snapshot of this task with a state (SUBMITTED if it lacks one) and a time. Returns the state."""
     if task.id != task_id:
         if task.id:
             raise ExecutorError("the task has another id than the run's")

@@ -159,8 +159,7 @@ class Agent:
     @classmethod
     def of(cls, thing: Any, /, *, name: str = "", **options: Any) -> Agent:
         """An agent of an object that an adapter recognises, such as a compiled graph of LangGraph, or of an
-        executor of the a2a-sdk (an object, a class, or a function that makes one). An Agent is returned as it
-        is.
+        executor of the a2a-sdk (an object, a class, or a function that makes one). An Agent stays as it is.
 
         name: of the card; the adapter chooses one without it. options: those of the adapter, and the keyword
         arguments of `Agent`. Raises NoAgentError, which is a TypeError, for an object that no adapter
@@ -239,8 +238,7 @@ def agent(
     A synchronous function, or generator, runs in a thread (see `Threads`). A decorated method of a
     class is an agent of each instance.
 
-    Raises TypeError for anything but a function of at most one argument, and for a parameter of a type that
-    no message has.
+    Raises TypeError unless it is a function of at most one argument, of a type that a message has.
     """
 
     def make(decorated: Callable[..., Any]) -> Any:
@@ -373,10 +371,8 @@ class _Working(AgentExecutor):
 
 
 class _Yielding(AgentExecutor):
-    """A generator whose values are the chunks of one artifact.
-
-    No chunk is marked as the last: that is known only when the generator ends, and holding a chunk back until
-    then would delay the output. The status that follows shows that the artifact is complete.
+    """A generator whose values are the chunks of one artifact. None is marked as the last: that is known only
+    at the end, and to hold a chunk back would delay the output. The status that follows shows the end.
     """
 
     def __init__(self, taken: Takes, call: Callable[[Run, Arguments], AsyncIterator[Any]]) -> None:
@@ -423,10 +419,7 @@ class Threads:
         self._waiting: list[asyncio.Future[None]] = []
 
     async def result(self, run: Run, arguments: tuple[Any, ...]) -> Any:
-        """The result of the function for a run; if that is awaitable, its result.
-
-        Raises the function's errors.
-        """
+        """The result of the function, awaited if it is awaitable. Raises the function's errors."""
         outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def work(callback: Callable[..., None]) -> None:
@@ -537,9 +530,7 @@ def _fail(outcome: asyncio.Future[Any], error: BaseException) -> None:
 
 
 def _raisable(error: BaseException) -> BaseException:
-    """The error in a form that a coroutine may raise: not one that ends iterations, asyncio tasks, or the
-    process.
-    """
+    """The error in a form that a coroutine may raise: it ends no iteration, asyncio task or process."""
     if isinstance(error, Exception) and not isinstance(error, (StopIteration, StopAsyncIteration)):
         return error
     made = RuntimeError(f"the function raised {type(error).__name__}")

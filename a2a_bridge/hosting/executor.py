@@ -87,10 +87,7 @@ class Run:
 
     @property
     def message(self) -> hub.Message:
-        """The caller's message, unchanged; its ids may be empty.
-
-        An empty message if the run is a cancellation.
-        """
+        """The caller's message, unchanged; its ids may be empty. An empty message in a cancellation."""
         return self.request.message if isinstance(self.request, hub.SendMessageRequest) else _NO_MESSAGE
 
     @property
@@ -131,9 +128,7 @@ class Run:
         return self.task.history if self.task is not None else (self.message,)
 
     async def find_task(self, task_id: str) -> hub.Task | None:
-        """Another task of the same caller, such as one of `message.reference_task_ids`; None if there is none
-        that the caller may see.
-        """
+        """Another task of the caller, such as one of `message.reference_task_ids`; None if it sees none."""
         if self.find is None:
             return None
         return await self.find(self.request, self.context, task_id)
@@ -141,9 +136,8 @@ class Run:
     def lock(self, name: str) -> AbstractAsyncContextManager[None]:
         """The lock of a name among all runs of the agent, also on other replicas: `async with` holds it.
 
-        Entering waits until no other run holds it, without a limit of time but those of the run. Runs of one
-        process get it in their order, those of several replicas in no certain order. A replica that dies
-        releases its locks.
+        It is waited for within the limits of the run. Runs of one process get it in their order, those of
+        several replicas in no certain order. A replica that dies releases its locks.
         """
         return nullcontext() if self.locks is None else self.locks(name)
 
@@ -164,10 +158,8 @@ class Run:
     # ------------------------------------------------------------------ output
 
     def reply(self, *content: Content, metadata: Mapping[str, Any] | None = None) -> hub.Message:
-        """A message of the agent: a direct response, or the message of a status.
-
-        content: texts, bytes, JSON values and Parts, each a part, and lists with Parts; or one Message, which
-        is returned.
+        """A message of the agent: a direct response, or the message of a status. content: texts, bytes, JSON
+        values and Parts, each a part, and lists with Parts; or one Message, which is returned.
         """
         if len(content) == 1 and isinstance(content[0], hub.Message):
             return content[0]
@@ -184,10 +176,7 @@ class Run:
         return made
 
     def start(self, *, metadata: Mapping[str, Any] | None = None) -> hub.Task:
-        """The task in its first state, SUBMITTED.
-
-        Yielding it is optional: the engine begins a task by itself.
-        """
+        """The task in its first state, SUBMITTED. It need not be yielded: the engine begins a task itself."""
         task = hub.Task()
         task.id = self.task_id
         task.context_id = self.context_id
@@ -202,10 +191,8 @@ class Run:
         *content: Content,
         metadata: Mapping[str, Any] | None = None,
     ) -> hub.TaskStatusUpdateEvent:
-        """A new status of the task.
-
-        state: a hub.TaskState, or its name as in "working", "completed", "input-required".
-        content: as for `reply`; none for a status without a message.
+        """A new status of the task. state: a hub.TaskState, or its name as in "working", "completed",
+        "input-required". content: as for `reply`; none for a status without a message.
         """
         event = hub.TaskStatusUpdateEvent()
         event.task_id = self.task_id
@@ -282,7 +269,6 @@ class AgentExecutor(Protocol):
         Raise A2AError to reject before anything was yielded, or to fail the task after that. Any other
         exception fails the task, or the call when there is no task, without its text.
         """
-        ...
 
 
 @runtime_checkable
@@ -290,20 +276,15 @@ class CancellingExecutor(Protocol):
     """An executor that cleans up, or rejects, when a caller cancels a task. Other executors are stopped."""
 
     def cancel(self, run: Run, /) -> AsyncIterator[Event]:
-        """An async generator of events, often of none.
-
-        It runs beside `execute`, which is cancelled after it. If the task has not ended then, the engine sets
-        it to CANCELED. Raise A2AError TASK_NOT_CANCELABLE to reject.
+        """An async generator of events, often of none. It runs beside `execute`, which is cancelled after it.
+        Then a task that has not ended is set to CANCELED. Raise A2AError TASK_NOT_CANCELABLE to reject.
         """
-        ...
 
 
 @runtime_checkable
 class ResumingExecutor(Protocol):
-    """An executor that can continue a task whose process was killed or stopped, if the store outlives the
-    process.
-
-    Other executors' tasks fail with a text that gives the reason.
+    """An executor that can continue a task of a killed or stopped process, if the store outlives it. The
+    tasks of other executors fail with a text that gives the reason.
     """
 
     def resume(self, run: Run, /) -> AsyncIterator[Event]:
@@ -313,10 +294,8 @@ class ResumingExecutor(Protocol):
         process died may be missing. run.message: the newest message of the user, which may be unread if the
         task waits for input. run.context: has the tenant and the caller's name, and nothing else of the call.
 
-        It is called for tasks that are working or waiting for authentication, and for tasks with an unread
-        message.
+        It is called for tasks that are working, wait for authentication, or have an unread message.
         """
-        ...
 
 
 @runtime_checkable
@@ -325,4 +304,3 @@ class DirectExecutor(Protocol):
 
     async def reply(self, run: Run, /) -> hub.Message:
         """The response. It is cancelled when the caller leaves."""
-        ...

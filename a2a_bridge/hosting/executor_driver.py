@@ -53,8 +53,7 @@ class EngineContext:
     options: EngineOptions
     #: True if events go to the outbox
     push: bool
-    #: the executor's `reply`, called instead of `execute` for messages that name no task; None to call
-    #: `execute`
+    #: the executor's `reply`, instead of `execute` for messages that name no task; None to call `execute`
     reply: Callable[[Run], Awaitable[hub.Message]] | None = None
     #: finds other tasks of a caller
     find: FindTask | None = None
@@ -69,9 +68,7 @@ class EngineContext:
 
 
 class ExecutorDriver:
-    """The executor at work on one task. It does not know the task run: references in a circle would keep both
-    until the garbage collector runs.
-    """
+    """The executor at work on one task. It holds no task run: the garbage collector frees cycles late."""
 
     __slots__ = ("_engine", "_live", "_phase", "_scope")
 
@@ -84,10 +81,8 @@ class ExecutorDriver:
     async def perform(
         self, send: PendingSend, wait_for_memory: Callable[[], Awaitable[None]], timed_out: TimedOut
     ) -> None:
-        """One run, from its first event to the state it leaves the task in.
-
-        wait_for_memory: returns when the run may continue; may end it. timed_out: called when the run takes
-        too long. Raises OwnershipLostError.
+        """One run, from its first event to the state that it leaves the task in. wait_for_memory: returns
+        when the run may continue; may end it. timed_out: the run takes too long. Raises OwnershipLostError.
         """
         engine, live = self._engine, self._live
         memory, apply = engine.store.memory, live.apply
@@ -245,12 +240,8 @@ class ExecutorDriver:
                 live.settle(one)
 
     async def clean_up(self, clean_up: CleanUp, run: Run) -> None:
-        """Runs the executor's `cancel`, for `cancel_timeout` seconds.
-
-        Raises its A2AError, and OwnershipLostError.
-        """
-        # In an asyncio task, because it may ignore its cancellation, and the A2A task has to end all the
-        # same.
+        """Runs the executor's `cancel`, for `cancel_timeout` seconds. Raises A2AError, OwnershipLostError."""
+        # In an asyncio task: it may ignore its cancellation, and the A2A task has to end in any case.
         work = asyncio.create_task(
             self._clean_up_events(clean_up, run), name=f"a2a clean up {self._live.task_id}"
         )

@@ -2,8 +2,7 @@
 
 Rules of RunTimer:
 1. Both limits of time are off by default. Each run has its own, and they start anew with the next message.
-2. Silence counts only while the engine waits for the executor: not while the store is slow, nor while the
-   task waits for input.
+2. Silence counts only while the engine waits for the executor: no slow store, no task that waits for input.
 
 Rules of Turns:
 1. A run begins in a turn of the loop in which the runs before it have left time. Otherwise it waits for its
@@ -107,10 +106,8 @@ class Turns:
 
     @property
     def spent(self) -> bool:
-        """True if the next run has to wait in `next`. To be asked at the begin of each run.
-
-        The end of a turn is watched once for each share, and not for each run, which would cost seven frames.
-        So a share that began in an earlier turn can pass, and a turn has two shares at most.
+        """True if the next run has to wait in `next`. To be asked at the begin of each run. A share, not a
+        run, watches the end of its turn (a run would cost seven frames): a turn has two shares at most.
         """
         if monotonic() - self._began > _SHARE:
             if self._ending:
@@ -198,8 +195,6 @@ def too_many_waiting() -> A2AError:
 
 
 def history_full(most: int) -> A2AError:
-    """The response to a message to a task with a full history. Waiting does not help, so no retry time is
-    given.
-    """
+    """The response to a message if the history is full. Without a retry time: waiting does not help."""
     text = f"the task has {most} messages or more and takes no further ones; begin a new one in its context"
     return A2AError(Reason.RESOURCE_EXHAUSTED, text)

@@ -39,11 +39,7 @@ class OwnershipLostError(Exception):
 
 
 class LiveTask:
-    """One live task.
-
-    on_lost: called when the lease is lost. stored: the task, if it exists already. push: True if events go to
-    the outbox.
-    """
+    """One live task. on_lost: the lease is lost. stored: the task, if it exists. push: fills the outbox."""
 
     #: the working copy; None until the first event
     task: hub.Task | None = None
@@ -155,8 +151,7 @@ class LiveTask:
         self.writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
 
     async def hold(self, opened: Callable[[], None], *, wait: bool = True) -> None:
-        """Acquires the lease on a stored task, unless it is already held. Raises VersionConflictError,
-        A2AError UNAVAILABLE.
+        """Acquires the lease on a stored task, if need be. Raises VersionConflictError, A2AError UNAVAILABLE.
 
         opened: called at the end of the attempt, which may be after the caller has left. wait: False to
         acquire it with the first change, see `Store.open`. An attempt that has begun counts for all callers.
@@ -191,7 +186,7 @@ class LiveTask:
                 writer.release()
             self.writer = None
         # Cuts a reference cycle, so that a finished run need not wait for the garbage collector.
-        self._on_lost = _nothing
+        self._on_lost = lambda: None
         self._shut = True
 
     def _lose(self) -> None:
@@ -334,11 +329,7 @@ class LiveTask:
     # ------------------------------------------------------------------ further messages
 
     async def join(self, message: hub.Message) -> None:
-        """Adds a further message to the history, and returns when it is durable; otherwise it is removed
-        again.
-
-        Raises VersionConflictError, A2AError UNAVAILABLE.
-        """
+        """Adds a message to the history, durably or not at all. Raises VersionConflictError, A2AError."""
         if self._shut:
             raise VersionConflictError(self.task_id)
         task, writer = self._writable()
@@ -379,11 +370,7 @@ class LiveTask:
     # ------------------------------------------------------------------ durability
 
     async def wait_settled(self) -> None:
-        """Waits until all changes are durable.
-
-        Raises OwnershipLostError if another process owns the task, A2AError UNAVAILABLE if the store does not
-        work.
-        """
+        """Waits until all is durable. Raises OwnershipLostError, A2AError UNAVAILABLE."""
         if self.lost:
             raise OwnershipLostError
         if self.writer is not None and self.writer.pending:
@@ -421,10 +408,7 @@ class LiveTask:
             self.settle(send)
 
     def settle(self, send: PendingSend) -> None:
-        """Answers with the task as it is now, if the sender still waits.
-
-        A task that has ended is the working copy itself, which cannot change any more.
-        """
+        """Answers with the task as it is now: a copy, or the working copy of an ended task, which stays."""
         if send.decided or send.done:
             return
         if send.wants == "stream":
@@ -456,10 +440,7 @@ class LiveTask:
         self.when_settled(callback)
 
     def settle_elsewhere(self, task: hub.Task, *, final: bool) -> None:
-        """Answers with the task as its new owner has stored it.
-
-        final: True if the task has come to rest, so that senders who wait for an outcome get it, too.
-        """
+        """Answers with the task of its new owner. final: the task is at rest, so that all senders get it."""
         for send in self._sends:
             if final and send.wants != "stream":
                 send.settle(hub.SendMessageResponse(task=task))
@@ -489,10 +470,6 @@ def begin_with(message: hub.Message) -> tuple[hub.SendMessageResponse, hub.Strea
     for task in (response.task, change.task):
         task.history.add().MergeFromString(data)
     return response, change
-
-
-def _nothing() -> None:
-    """The callback after the copy's use has ended."""
 
 
 def as_answer(error: Exception) -> A2AError:

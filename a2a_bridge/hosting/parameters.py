@@ -3,9 +3,8 @@ type of its parameter, which is read from the message's data part and whose JSON
 
 Rules:
 1. Annotations decide, and without one the name `run`. Only the first positional parameter is passed.
-2. An annotation that is no text and no Run is a type for pydantic. A type that cannot be read from JSON is
-   rejected when the agent is made, and so is an annotation that cannot be resolved: it would be misread at
-   each call.
+2. An annotation that is no text and no Run is a type for pydantic. A type that cannot be read from JSON, or
+   an annotation that cannot be resolved and would be misread, is rejected when the agent is made.
 3. A value that does not fit is INVALID_PARAMS naming the member, before anything of the agent runs.
 """
 

@@ -1,7 +1,4 @@
-"""Accepted messages and the responses that their senders wait for.
-
-A message that is sent twice (see `sending`) has one run and one PendingSend per sender.
-"""
+"""Accepted messages and their senders' responses. A message sent twice has one run, two PendingSends."""
 
 from __future__ import annotations
 
@@ -95,10 +92,7 @@ class PendingSend:
             await self._finish
 
     async def answer(self) -> hub.SendMessageResponse | None:
-        """Waits for the response: None for a stream once the task exists. For one caller.
-
-        Raises the A2AError that is the response.
-        """
+        """Waits for the response; None for a stream once the task exists. For one caller. Raises A2AError."""
         if not self.done:
             self._waiter = asyncio.Future()
             await self._waiter

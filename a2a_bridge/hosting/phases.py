@@ -3,8 +3,7 @@
 Rules:
 1. All transitions are in TRANSITIONS; docs and tests read the same table.
 2. LOST and OVER are final for the executor: it never runs again in this process.
-3. A phase is the present work of the task run. The state of the A2A task is independent of it (see
-   `core.lifecycle`).
+3. A phase is the present work of the task run, independent of the state of the A2A task (`core.lifecycle`).
 """
 
 from enum import StrEnum
@@ -21,8 +20,7 @@ class Phase(StrEnum):
     REGISTERING = "registering"
     #: the executor's `cancel` runs, beside its `execute` or alone; it may reject
     CANCELING = "canceling"
-    #: the run was stopped for good: by a cancellation, a timeout, the engine's close, or because all senders
-    #: left
+    #: the run was stopped for good: a cancellation, a timeout, the engine's close, or no sender is left
     ENDING = "ending"
     #: the task is left at work, with its lease, for another process to resume
     HANDED_OVER = "handed over"

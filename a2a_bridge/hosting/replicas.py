@@ -1,12 +1,10 @@
 """An engine among other replicas and after dead processes: calls about tasks of other replicas are forwarded
 to them, and the tasks of dead processes are taken over. The store knows which processes are dead.
 
-Rules of forwarding, for which this is the only place; it knows no single operation but the sending of a
-message:
-1. The holder of a task's lease changes it. The engine raises NotOwnerError for a task of another replica;
-   then that replica gets the call. If it dies meanwhile, this replica looks again, and may take the task
-   over itself. A replica that stops rejects calls, and holds its tasks until it has left: this replica waits
-   for that.
+Rules of forwarding, for which this is the only place, and which knows no operation but sending:
+1. The holder of a task's lease changes it. The engine raises NotOwnerError for a task of another replica,
+   which then gets the call. If it dies meanwhile, this replica looks again, and may take the task over
+   itself. A replica that stops rejects calls, and holds its tasks until it has left: this one waits for it.
 2. If the holder is gone, a forwarded message counts as accepted if the task's history contains it once more
    than before. Then it is not sent again, and the response is the result of the task. The holder may commit
    until the task is taken over, even if it was declared dead: so this replica takes the task over before it
@@ -16,8 +14,7 @@ message:
 Rules of taking over:
 1. No task stays at work for ever: the executor resumes it if it can, otherwise it fails with a reason.
 2. A task that waits for its user keeps waiting, without a lease.
-3. Any caller that acquires a task that was left at work resumes or fails it: it is not left as an orphan
-   again.
+3. A caller that acquires a task left at work resumes or fails it: it does not become an orphan again.
 """
 
 from __future__ import annotations
@@ -48,10 +45,8 @@ _SOON, _LATE = 0.05, 1.0
 
 
 class ForwardingService:
-    """Implements Service.
-
-    local: the engine; replica: another replica by its name; readers: of the engine; recover: takes over a
-    task of a dead replica, raises A2AError UNAVAILABLE.
+    """Implements Service. local: the engine. replica: another replica by its name. readers: of the engine.
+    recover: takes over a task of a dead replica; raises A2AError UNAVAILABLE.
     """
 
     def __init__(
@@ -187,8 +182,7 @@ async def _at_owner(
 
 log = logging.getLogger("a2a_bridge.hosting")
 
-#: orphans per query, orphans that are read together, and orphans that are written together, for which other
-#: calls wait
+#: orphans per query, orphans that are read together, and those written together while other calls wait
 _PORTION, _READ, _WRITTEN = 2_000, 64, 4
 #: the time for other calls after each step: a multiple of the time of the step, at most so many seconds
 _SHARE, _REST = 1.3, 0.05
@@ -199,10 +193,8 @@ _AGAIN = 5.0
 
 
 class Recovery:
-    """Watches a store for orphans, and takes them over in the background, newest first.
-
-    recover: takes over a task that was just read, and returns whether it did. It raises A2AError if the store
-    does not work.
+    """Watches a store for orphans, and takes them over in the background, newest first. recover: takes over a
+    task just read, and returns whether it did; raises A2AError if the store does not work.
     """
 
     def __init__(self, store: Store, recover: Callable[[Scope, str, Stored], Awaitable[bool]]) -> None:
@@ -324,9 +316,7 @@ class Recovery:
 
 
 def can_continue(task: hub.Task) -> bool:
-    """True if an executor can continue the task: it is working, waits for authentication, or has an unread
-    message.
-    """
+    """True if an executor can continue: the task works, waits for authentication, or has a new message."""
     state = task.status.state
     if state in RUNNING or state == hub.TASK_STATE_AUTH_REQUIRED:
         return True

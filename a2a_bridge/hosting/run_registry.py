@@ -6,8 +6,7 @@ Rules:
 
 Rules of Pressure:
 1. A run that adds to a full memory account waits until its events are written, which frees memory.
-2. If that is not enough, the running task that holds the most fails, then the next. The other runs wait
-   meanwhile.
+2. If that is not enough, the running task that holds the most fails, then the next, while others wait.
 """
 
 import asyncio
@@ -71,10 +70,8 @@ class RunRegistry:
         return run if run is not None and run.scope == scope else None
 
     def begin(self, scope: Scope, task_id: str, context_id: str) -> TaskRun:
-        """A run for a new task.
-
-        Raises RESOURCE_EXHAUSTED when the caller or the tenant has too many at work or the process holds too
-        much, and UNAVAILABLE.
+        """A run for a new task. Raises UNAVAILABLE, and RESOURCE_EXHAUSTED when the caller or the tenant has
+        too many at work, or the process holds too much.
         """
         if self._closed:
             raise closing_error()
@@ -98,9 +95,7 @@ class RunRegistry:
         return run
 
     def crowded(self, run: TaskRun) -> A2AError | None:
-        """RESOURCE_EXHAUSTED if the caller or the tenant of a run has more tasks at work than the limit, so
-        that no further run may start; else None.
-        """
+        """RESOURCE_EXHAUSTED if the caller or tenant of a run has more tasks at work than may be; or None."""
         options = self._engine.options
         if self._of_callers.get(run.scope.owner, 0) > options.tasks > 0:
             return too_many_tasks(options.tasks)
@@ -115,11 +110,9 @@ class RunRegistry:
         ended: Callable[[TaskRun], A2AError],
         known: Stored | None = None,
     ) -> TaskRun:
-        """The run of a task, with the lease; the caller has to `leave` it.
-
-        known: the task as the caller has just read it: an orphan, which the caller resumes or fails, so that
-        the lease may come with its failure. Raises TASK_NOT_FOUND, the result of `ended` for a task that has
-        ended, NotOwnerError, and UNAVAILABLE.
+        """The run of a task, with the lease; the caller has to `leave` it. known: the task just read: an
+        orphan that the caller resumes or fails, so that the lease may come with its failure. Raises
+        TASK_NOT_FOUND, `ended` for a task that has ended, NotOwnerError, UNAVAILABLE.
         """
         rejection = self._engine.store.rejection()
         orphaned = known is not None
@@ -202,10 +195,7 @@ class RunRegistry:
 
 
 class Pressure:
-    """Ends runs whose output does not fit into the memory of the process.
-
-    live: the task runs of the engine.
-    """
+    """Ends runs whose output does not fit into the memory of the process. live: the engine's task runs."""
 
     def __init__(self, memory: MemoryAccount, live: Iterable[TaskRun]) -> None:
         self.memory = memory

@@ -2,10 +2,8 @@
 loss.
 
 Rules:
-1. One run at a time works on a task; further messages are queued. Once the A2A task exists, no sender's
-   departure ends it.
-2. `_phase` says what happens; `phases` has the transitions. At most one asyncio task ends the runs
-   (`_ender`).
+1. One run at a time works on a task; further messages are queued. No sender's departure ends a created task.
+2. `_phase` says what happens (transitions: `phases`). At most one asyncio task, `_ender`, ends the runs.
 3. Nothing waits for a write except answers, and runs when the store has no room.
 4. A run is given time to stop, and the executor's `cancel` time to clean up. Executors that ignore their
    cancellation keep running; a task that has ended takes none of their events.
@@ -18,6 +16,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from a2a_bridge.core.errors import A2AError, changed_hands_error, closing_error, task_not_found
@@ -47,8 +46,8 @@ class TaskRun:
     """One task while messages wait for it, an executor works on it, or something ends it."""
 
     # Most runs need none of these: they are set when something happens.
-    #: the asyncio task in which the runs live; None while no run is active
-    _producer: asyncio.Task[None] | None = None
+    #: the asyncio task in which the runs live, to wait for; None while no run is active
+    producer: asyncio.Task[None] | None = None
     #: the asyncio task that ends the runs: a cancellation, a timeout, memory pressure
     _ender: asyncio.Task[None] | None = None
     #: the asyncio task that answers the senders after a loss
@@ -76,10 +75,7 @@ class TaskRun:
         relieve: Callable[[TaskRun], Awaitable[None]],
         stored: Stored | None = None,
     ) -> None:
-        """on_idle: called when nothing happens any more. relieve: waits for memory, and may end a run.
-
-        stored: the task, if it exists already.
-        """
+        """on_idle: nothing happens any more. relieve: waits for memory, may end a run. stored: the task."""
         self.scope = scope
         self.task_id = task_id
         self.context_id = context_id
@@ -109,11 +105,6 @@ class TaskRun:
         return self.live.state in RUNNING
 
     @property
-    def producer(self) -> asyncio.Task[None] | None:
-        """The asyncio task of the present run, to wait for; None while no run is active."""
-        return self._producer
-
-    @property
     def aborted(self) -> bool:
         """True if the runs were stopped before a task was created."""
         return self._phase.stopped and not (self.live.task is not None and self.live.writable)
@@ -121,7 +112,7 @@ class TaskRun:
     @property
     def backlog(self) -> int:
         """Messages that are queued or were admitted, without the message that can start at once."""
-        return len(self._queue) + self._joining - (self._producer is None)
+        return len(self._queue) + self._joining - (self.producer is None)
 
     @property
     def messages(self) -> int:
@@ -160,22 +151,16 @@ class TaskRun:
             raise changed_hands_error() from None
 
     async def flush(self) -> None:
-        """Returns when all changes are durable, or the task is another process's.
-
-        Raises A2AError UNAVAILABLE.
-        """
-        try:
+        """Returns when all is durable, or the task is another process's. Raises A2AError UNAVAILABLE."""
+        with suppress(OwnershipLostError):
             await self.live.wait_settled()
-        except OwnershipLostError:
-            return
 
     # ------------------------------------------------------------------ callers
 
     async def visit(self, *, orphaned: bool = False) -> None:
-        """Acquires the lease on the task, and keeps the run from becoming idle until `leave`.
-
-        orphaned: True if `resume_or_fail` follows; unless that resumes, the lease comes with its change.
-        Raises VersionConflictError, A2AError UNAVAILABLE; `leave` has to be called then, too.
+        """Acquires the lease, and keeps the run from becoming idle until `leave`, to be called in any case.
+        orphaned: `resume_or_fail` follows: without a resumption, the lease comes with its change. Raises
+        VersionConflictError, A2AError UNAVAILABLE.
         """
         self._visits += 1
         await self.live.hold(self._check_idle, wait=not orphaned or self._can_resume)
@@ -186,11 +171,10 @@ class TaskRun:
         self._check_idle()
 
     async def ready(self) -> None:
-        """Returns when the task can take a message: a task that was left at work is resumed or fails first.
-
+        """Returns when the task can take a message: one that was left at work is resumed or fails first.
         Raises UNSUPPORTED_OPERATION for a task that has ended, A2AError UNAVAILABLE.
         """
-        while self.at_work and self._producer is None and self._ender is not None:
+        while self.at_work and self.producer is None and self._ender is not None:
             await asyncio.wait({self._ender})  # no run is active, and the cancellation may be rejected
         if self.at_work:
             self.resume_or_fail()
@@ -199,10 +183,9 @@ class TaskRun:
             raise already_ended(self.task_id)
 
     async def join(self, message: hub.Message, prepare: Callable[[], Awaitable[None]]) -> None:
-        """Puts a further message into the history of the task (whose ids it is given), durably.
-
-        prepare: stores content that has to precede the message. It counts against the limits from the first
-        moment. Raises UNSUPPORTED_OPERATION, A2AError UNAVAILABLE, and the errors of `prepare`.
+        """Puts a further message into the history (with the ids of the task), durably. It counts against the
+        limits at once. prepare: stores content that has to precede it. Raises UNSUPPORTED_OPERATION, A2AError
+        UNAVAILABLE, and the errors of `prepare`.
         """
         self._joining += 1
         try:
@@ -240,16 +223,16 @@ class TaskRun:
             self.live.task is None
             and self._phase.now is Phase.WORKING
             and alone
-            and self._producer is not None
+            and self.producer is not None
         ):
             self._phase.to(Phase.ENDING)
-            self._producer.cancel()
+            self.producer.cancel()
         send.drop()
 
     def resume_or_fail(self) -> None:
         """Resumes a task that was left at work and has no run, or fails it."""
         task = self.live.task
-        if task is None or self._producer is not None or self._ender is not None:
+        if task is None or self.producer is not None or self._ender is not None:
             return
         if self._can_resume and self._phase.now is Phase.IDLE:
             run = resume_run(self.scope, task)
@@ -266,13 +249,13 @@ class TaskRun:
 
     def _start_next(self, *, never: bool = False) -> None:
         """Starts the queued messages, or turns them away. never: their turn cannot come."""
-        if not self._queue or self._producer is not None:
+        if not self._queue or self.producer is not None:
             return
         if never or self._phase.stopped or self.live.state in TERMINAL:
             self._turn_away()
         elif self._ender is None:
             self._phase.to(WORKING)
-            producer = self._producer = _spawn(self._work(), f"a2a task {self.task_id}")
+            producer = self.producer = _spawn(self._work(), f"a2a task {self.task_id}")
             if producer.done():  # it started eagerly (see _EAGER) and never suspended
                 self._work_done(producer)
             else:
@@ -288,7 +271,7 @@ class TaskRun:
                     continue  # all senders have left, and nothing has begun
                 self._current = send
                 send.begin(self.live.last)
-                await self._driver.perform(send, self._wait_for_memory, self._on_timeout)
+                await self._driver.perform(send, lambda: self._relieve(self), self._on_timeout)
                 self._current = None
                 send.finish()
         except OwnershipLostError:
@@ -299,7 +282,7 @@ class TaskRun:
         if self._current is not None:
             self._current.finish()
             self._current = None
-        self._producer = None
+        self.producer = None
         if self._phase.now is WORKING:
             self._phase.to(IDLE)
         if self._queue:
@@ -329,9 +312,6 @@ class TaskRun:
         log.warning("task %s: %s", self.task_id, timer.expired)
         self._end(self._break_off(send, too_late(timer.expired)))
 
-    async def _wait_for_memory(self) -> None:
-        await self._relieve(self)
-
     async def break_off(self, error: A2AError) -> None:
         """Ends the present run with an error. Only while `running`. Raises A2AError UNAVAILABLE."""
         send = self._current
@@ -340,10 +320,7 @@ class TaskRun:
             await self.flush()
 
     async def _break_off(self, send: PendingSend, error: A2AError) -> None:
-        """Stops a run.
-
-        Its task fails with the error's text; where there is no task, the senders get the error.
-        """
+        """Stops a run. Its task fails with the error's text; without a task, the senders get the error."""
         send.run.cancel()
         self._phase.to_ending()
         await self._stop_producer()
@@ -369,7 +346,7 @@ class TaskRun:
 
     async def _stop_producer(self) -> None:
         """Cancels the run and waits for its end, for `patience` seconds."""
-        producer = self._producer
+        producer = self.producer
         if producer is None or producer.done():
             return
         producer.cancel()
@@ -380,10 +357,8 @@ class TaskRun:
     # ------------------------------------------------------------------ ends: cancellation
 
     async def cancel(self, run: Run) -> hub.Task:
-        """Cancels the task. Concurrent callers get the same response.
-
-        Raises TASK_NOT_CANCELABLE if the task ends otherwise, UNAVAILABLE if another process works on it now,
-        and the errors of the executor's `cancel`.
+        """Cancels the task, once for concurrent callers. Raises TASK_NOT_CANCELABLE if the task ends
+        otherwise, UNAVAILABLE for another process's task, and the errors of the executor's `cancel`.
         """
         try:
             await asyncio.shield(self._ender or self._end(self._cancel(run)))
@@ -407,7 +382,7 @@ class TaskRun:
         run.task = task_for_agent(self.live.snapshot().task)
         clean_up: CleanUp | None = getattr(self._engine.executor, "cancel", None)
         if clean_up is not None and not self._phase.stopped and not self.live.ended:
-            producer = self._producer
+            producer = self.producer
             self._phase.to(Phase.CANCELING)
             try:
                 await self._driver.clean_up(clean_up, run)
@@ -415,7 +390,7 @@ class TaskRun:
                 if isinstance(error, A2AError) and producer is not None and producer.done():
                     self.live.fail_unfinished(UNFINISHED)  # it ended because of the rejected cancellation
                 if self._phase.now is Phase.CANCELING:
-                    self._phase.to(Phase.IDLE if self._producer is None else Phase.WORKING)
+                    self._phase.to(Phase.IDLE if self.producer is None else Phase.WORKING)
                 raise
         self._phase.to_ending()
         await self._stop_producer()
@@ -427,10 +402,8 @@ class TaskRun:
     # ------------------------------------------------------------------ ends: the engine's close
 
     async def stop(self) -> None:
-        """Ends the run because the engine closes.
-
-        An unfinished task fails, unless another process can resume it: then it keeps its state and its lease,
-        which ends with this process.
+        """Ends the run because the engine closes. An unfinished task fails, unless another process can resume
+        it: then it keeps its state and its lease, which ends with this process.
         """
         self._visits += 1  # it must not release its lease in between
         try:
@@ -481,7 +454,7 @@ class TaskRun:
             self.live.when_settled(self._flush_done)
 
     def _is_busy(self) -> bool:
-        if self._producer is not None or self._ender is not None or self._visits or self._rescue is not None:
+        if self.producer is not None or self._ender is not None or self._visits or self._rescue is not None:
             return True
         return not self._begins and self.live.opening
 
@@ -494,10 +467,8 @@ class TaskRun:
             self._engine.clock.call_later(_AGAIN, lambda: self._flush_done(None))
 
     def detach(self) -> None:
-        """Nothing happens any more: releases the lease.
-
-        A task that is at work or handed over keeps it, so that other processes find an orphan once this one
-        is gone.
+        """Nothing happens any more: releases the lease. A task that is at work or handed over keeps it, so
+        that other processes find an orphan after the end of this one.
         """
         release = self._phase.now is not HANDED_OVER and self.live.state not in RUNNING
         self._phase.to(OVER)
@@ -508,11 +479,11 @@ class TaskRun:
     def _lost(self) -> None:
         if self._phase.now is not Phase.LOST:
             self._phase.to(Phase.LOST)
-        if self._producer is None and not self.live.awaited:
+        if self.producer is None and not self.live.awaited:
             return  # another process was faster to take it over
         log.warning("task %s was changed by another process; its run here ends", self.task_id)
-        if self._producer is not None:
-            self._producer.cancel()
+        if self.producer is not None:
+            self.producer.cancel()
         self._rescue = asyncio.create_task(self._answer_from_store(), name=f"a2a lost {self.task_id}")
         self._rescue.add_done_callback(self._on_rescue)
 

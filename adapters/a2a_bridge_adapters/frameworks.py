@@ -8,7 +8,8 @@ from typing import Any
 
 from a2a_bridge import Agent
 from a2a_bridge.core.extras import ADAPTERS, MissingExtraError
-from a2a_bridge.hosting.adapters import comes_from, framework_of
+from a2a_bridge.hosting.adapters import framework_of
+from a2a_bridge.hosting.sdk.types import comes_from
 
 
 class FrameworkAdapter:

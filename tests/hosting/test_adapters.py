@@ -13,7 +13,8 @@ import pytest
 from a2a_bridge import Agent, add_to_server, agent, asgi, connect, run, serve
 from a2a_bridge.cli.target import BadTargetError, load, parse
 from a2a_bridge.hosting import adapters
-from a2a_bridge.hosting.adapters import GROUP, MissingAdapterError, NoAgentError, comes_from
+from a2a_bridge.hosting.adapters import GROUP, MissingAdapterError, NoAgentError
+from a2a_bridge.hosting.sdk.types import comes_from
 from a2a_bridge.testing.each import each
 
 

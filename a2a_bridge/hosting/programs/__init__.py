@@ -19,6 +19,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -107,12 +108,9 @@ class Program(AgentExecutor):
             folder = await _folder_of(run)
             at_work = _Work(run, folder, self._max_output)
             try:
-                events = self._events(at_work)
-                try:
+                async with aclosing(self._events(at_work)) as events:
                     async for event in events:
                         yield event
-                finally:
-                    await events.aclose()
             finally:
                 await asyncio.shield(asyncio.to_thread(folder.remove))
             # Last: a task that has ended has no process and no file any more.
@@ -128,12 +126,11 @@ class Program(AgentExecutor):
         except OSError as error:
             log.error("%s cannot be started: %s", printable(self.words[0]), error)  # noqa: TRY400
             return
-        events = at_work.events(process, self._timeout)
         try:
-            async for event in events:
-                yield event
+            async with aclosing(at_work.events(process, self._timeout)) as events:
+                async for event in events:
+                    yield event
         finally:
-            await events.aclose()
             await process.close()
 
 

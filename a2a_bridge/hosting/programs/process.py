@@ -4,10 +4,8 @@ Rules:
 1. A program has a session and a process group of its own, without a terminal and without a shell around it.
 2. The end of the program is the end of its run. What it has written is read, and processes that it leaves in
    its group are killed. A process in another group that keeps stdout open is waited for at most _LINGER.
-3. `stop` sends SIGTERM to the whole group, and SIGKILL when the program, or a process of its group, is still
-   there after GRACE.
-4. A program is reaped in the thread that kills its group, in this order: until then no other process can have
-   the id of the group.
+3. `stop` sends SIGTERM to the whole group, and SIGKILL to what is left of it after GRACE.
+4. A program is reaped after its group is killed, in the same thread: till then its id is the id of the group.
 5. Text of a program in the log has no control characters, and each line of it is short.
 """
 
@@ -101,9 +99,7 @@ class Process:
         return await self._out.read()
 
     async def wait(self) -> int:
-        """Waits for the end, and for the end of stderr. The exit code; a negative number is the signal that
-        has ended it.
-        """
+        """The exit code (negative: the signal that ended it), after the end and the end of stderr."""
         code = await asyncio.shield(self._ended)
         await asyncio.wait({self._errors.over}, timeout=_LINGER)
         return code
@@ -281,9 +277,7 @@ class _ErrorLines(asyncio.Protocol):
 
 
 def printable(text: str) -> str:
-    """A text on one line, with escapes for control characters and for marks that turn the direction of
-    text.
-    """
+    """A text on one line, with escapes for control characters and for marks that turn its direction."""
     if text.isprintable():
         return text
     return "".join([one if one.isprintable() else f"\\x{ord(one):02x}" for one in text])

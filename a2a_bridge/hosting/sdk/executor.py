@@ -47,9 +47,7 @@ class EventBuffer:
         self._children: list[Any] = []
 
     async def enqueue_event(self, event: Any) -> None:
-        """Adds an event, and waits while the buffer is full. Event loops of other threads may call it, too,
-        as with the queue of the SDK's server.
-        """
+        """Adds an event, and waits while the buffer is full. Loops of other threads may call it, too."""
         if self.closed:
             self._warn()
             return

@@ -1,6 +1,5 @@
-"""Objects of the official SDK, recognised by the modules of their classes; the types of the SDK that is
-installed, and its cards. A type set converts between them and the hub. Nothing of the SDK is imported before
-one of its objects is given.
+"""Objects of the official SDK, recognised by the modules of their classes; its installed types and cards. A
+type set converts between them and the hub. The SDK is not imported before an object of it is given.
 """
 
 from __future__ import annotations
@@ -26,15 +25,14 @@ def _modules(thing: Any) -> list[str]:
     return [str(getattr(base, "__module__", "")) for base in kind.__mro__]
 
 
-def _within(thing: Any, package: str) -> bool:
+def comes_from(thing: Any, package: str) -> bool:
+    """True if a class of the object (or the given class), or a base of it, is defined in this package."""
     return any(module == package or module.startswith(f"{package}.") for module in _modules(thing))
 
 
 def is_executor(thing: Any) -> bool:
-    """True for an executor of the SDK, for a class of them, and for a function without arguments that is
-    annotated to return one.
-    """
-    if _within(thing, _EXECUTION):
+    """True for an executor of the SDK, a class of them, or a function annotated to return one."""
+    if comes_from(thing, _EXECUTION):
         return callable(getattr(thing, "execute", None)) and not inspect.isabstract(thing)
     return _is_factory(thing) and _returns_executor(thing)
 
@@ -57,23 +55,21 @@ def _returns_executor(function: Any) -> bool:
     returned = getattr(plain, "__annotations__", {}).get("return")
     if isinstance(returned, str):  # as `from __future__ import annotations` leaves it
         returned = getattr(plain, "__globals__", {}).get(returned)
-    return inspect.isclass(returned) and _within(returned, _EXECUTION)
+    return inspect.isclass(returned) and comes_from(returned, _EXECUTION)
 
 
 def executor_in(thing: Any) -> Any:
-    """The executor that an application gives: an object, or what a class or a function without arguments
-    makes; None if it is none.
+    """The executor in an object, or made by a class or a function without arguments; None if there is none.
 
-    A function without an annotation is called if the SDK is imported: otherwise it has none to return.
-    Raises TypeError for a class that needs arguments, and for a function that returns something else than it
-    says.
+    A function without an annotation is called only if the SDK is imported: otherwise it has none to return.
+    Raises TypeError for a class that needs arguments, and for a function with a wrong annotation.
     """
     if not is_executor(thing):
         if "a2a.server" not in sys.modules or not _is_factory(thing) or _annotated(thing):
             return None
         made = thing()
         return made if is_executor(made) and not inspect.isclass(made) else None
-    if not inspect.isclass(thing) and _within(thing, _EXECUTION):
+    if not inspect.isclass(thing) and comes_from(thing, _EXECUTION):
         return thing
     name = getattr(thing, "__name__", type(thing).__name__)
     try:
@@ -93,14 +89,14 @@ def _annotated(function: Any) -> bool:
 
 def remedy(thing: Any) -> str:
     """What to give instead of an object of the SDK, or of a web application; empty for any other object."""
-    if _within(thing, _EXECUTION):
+    if comes_from(thing, _EXECUTION):
         return "it is an abstract class of the a2a-sdk; give an executor with `execute` and `cancel`"
-    if _within(thing, _HANDLERS):
+    if comes_from(thing, _HANDLERS):
         return (
             "it is a request handler of the a2a-sdk; give the executor in it: Agent(handler.agent_executor,"
             " card=…)"
         )
-    if _within(thing, _APPS) or any(one.partition(".")[0] in _WEB for one in _modules(thing)):
+    if comes_from(thing, _APPS) or any(one.partition(".")[0] in _WEB for one in _modules(thing)):
         return (
             "it is a web application; give the executor that it was built with: Agent(executor, card=…). Or"
             " run it, and put `a2a-bridge gateway URL` before it"
@@ -113,11 +109,9 @@ class SdkAgentExecutor(Protocol):
 
     async def execute(self, context: Any, event_queue: Any) -> None:
         """Answers a message with events for the queue."""
-        ...
 
     async def cancel(self, context: Any, event_queue: Any) -> None:
         """Ends the work on a task."""
-        ...
 
 
 class SdkTypes(Protocol):
@@ -130,21 +124,15 @@ class SdkTypes(Protocol):
 
     def request_context(self, run: Run, related: list[hub.Task]) -> Any:
         """The SDK's RequestContext of a run. related: the tasks that the message refers to."""
-        ...
 
     def event(self, event: Any, run: Run) -> Event | None:
-        """An event of the SDK as one of the hub, with the context of the run; None for one that the SDK's
-        server ignores. Raises ExecutorError.
-        """
-        ...
+        """An event of the SDK as one of the hub; None if its server ignores it. Raises ExecutorError."""
 
     def error(self, raised: BaseException) -> A2AError | None:
         """The error of the protocol in an exception of the SDK; None for any other exception."""
-        ...
 
     def activated(self, context: Any) -> set[str] | None:
         """The extensions that an executor has activated in its RequestContext; None if it cannot."""
-        ...
 
 
 @cache
@@ -162,9 +150,7 @@ def installed_types() -> SdkTypes:
 
 
 def card_of(given: Any) -> Any:
-    """The card of the hub for a card of the SDK, also for one that a function returns; any other object
-    unchanged.
-    """
+    """The card of the hub for a card of the SDK, or for a function of one; any other object unchanged."""
     if inspect.isroutine(given):
         return _card_function(given)
     module = type(given).__module__

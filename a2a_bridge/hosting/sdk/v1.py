@@ -1,6 +1,4 @@
-"""The types of a2a-sdk 1.x: the messages of the hub, in the descriptor pool of the SDK. They pass as
-bytes.
-"""
+"""The types of a2a-sdk 1.x: the hub's messages, in the SDK's descriptor pool. They pass as bytes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -66,10 +64,8 @@ class TypesV1:
 
 
 def _before_message(task: hub.Task, message_id: str) -> sdk.Task:
-    """A task as the SDK's server shows it to an executor: without the message that began the run, and with
-    the question that the message answers in the status.
-
-    A task that was at work has its message already, as after a restart.
+    """A task as the SDK's server shows it: without the message that began the run, and with the question that
+    it answers as the status. After a restart, a task that was at work keeps its message.
     """
     made = sdk.Task.FromString(task.SerializeToString())
     history = made.history
