@@ -25,12 +25,12 @@ from a2a_bridge.core.callers import ScopeOf
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.resume import offer_resume, offers_resume
 from a2a_bridge.core.service import Service
-from a2a_bridge.gateway import Dial, without_lacking
-from a2a_bridge.gateway.cards import CardReading, CardRefresh
+from a2a_bridge.gateway.cards import CardReading, CardRefresh, without_lacking
 from a2a_bridge.gateway.connections import Connections, ask_while_gone, rejection
 from a2a_bridge.gateway.ownership import Owners, Ownership, StoredOwners
 from a2a_bridge.gateway.relay_store import RelayStore
 from a2a_bridge.gateway.tasks import Tasks, scopes_by
+from a2a_bridge.gateway.upstream import Dial
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay, pass_unchanged
 from a2a_bridge.middleware.tracing import delivery_spans

@@ -19,7 +19,7 @@ from a2a_bridge.core.kinds import NUMBER, Kinds, check_kinds
 from a2a_bridge.core.option_classes import EngineOptions, ReplayOptions, ServeValues, StoreOptions
 from a2a_bridge.core.service import Middleware
 from a2a_bridge.dialects import JSONRPC, KNOWN, Dialect, by_version
-from a2a_bridge.gateway import UpstreamOptions
+from a2a_bridge.gateway.connections import UpstreamOptions
 from a2a_bridge.gateway.tasks import MOST_LISTED
 from a2a_bridge.middleware import Limits, Metrics, Usage
 from a2a_bridge.middleware.limits import LiveLimits

@@ -56,12 +56,16 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.kinds import Kinds, check_options, check_values, require
 from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.dialects import KNOWN, by_version
-from a2a_bridge.gateway import Dial, UpstreamOptions, add_polyfill, dial_failover, legacy
+from a2a_bridge.gateway import legacy
 from a2a_bridge.gateway.cards import CardReading
-from a2a_bridge.gateway.credentials import TokenExchange, add_credentials, note_mismatch
+from a2a_bridge.gateway.connections import UpstreamOptions
+from a2a_bridge.gateway.credentials.grants import TokenExchange
+from a2a_bridge.gateway.credentials.sending import add_credentials, note_mismatch
 from a2a_bridge.gateway.destinations import Destinations, place_of
+from a2a_bridge.gateway.failover import dial_failover
+from a2a_bridge.gateway.polyfill import add_polyfill
 from a2a_bridge.gateway.tasks import Tasks, scopes_by
-from a2a_bridge.gateway.upstream import dial
+from a2a_bridge.gateway.upstream import Dial, dial
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware.validate import Offer
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -54,8 +54,10 @@ from a2a_bridge.core.callers import ScopeOf, scope_of
 from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, Dialect, older_versions
-from a2a_bridge.gateway import Dial, legacy, note_signatures, rewrite, rewrite_extended_card
+from a2a_bridge.gateway import legacy
+from a2a_bridge.gateway.cards import note_signatures, rewrite, rewrite_extended_card
 from a2a_bridge.gateway.tasks import Tasks
+from a2a_bridge.gateway.upstream import Dial
 from a2a_bridge.middleware import access_log, deadline, extensions, usage, validate
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.middleware.metrics import Gather, Metrics

@@ -20,7 +20,7 @@ from a2a_bridge.cli.values import parameters, parse_dialect, parse_peer
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.options import taken
 from a2a_bridge.dialects import KNOWN
-from a2a_bridge.gateway import synthesise_card
+from a2a_bridge.gateway.cards import synthesise_card
 from a2a_bridge.gateway.destinations import place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 

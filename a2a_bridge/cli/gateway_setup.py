@@ -41,13 +41,9 @@ from a2a_bridge.core.masking import without_query_values
 from a2a_bridge.core.option_classes import GrantValues, ReplayOptions, TokenEndpointValues, UpstreamValues
 from a2a_bridge.core.options import PREFIX, taken
 from a2a_bridge.gateway.cards import CardReader
-from a2a_bridge.gateway.credentials import (
-    ClientCredentials,
-    StaticCredentials,
-    TokenEndpoint,
-    TokenExchange,
-    UpstreamCredentials,
-)
+from a2a_bridge.gateway.credentials.grants import ClientCredentials, TokenExchange
+from a2a_bridge.gateway.credentials.sending import StaticCredentials, UpstreamCredentials
+from a2a_bridge.gateway.credentials.token_endpoint import TokenEndpoint
 from a2a_bridge.gateway.destinations import Destination, Destinations, check_endpoint, with_endpoints
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MEMORY

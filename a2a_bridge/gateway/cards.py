@@ -2,10 +2,8 @@
 agent's card is read again while the gateway runs (`CardRefresh`).
 
 Rules:
-1. The interfaces are exactly the gateway's, in its order. Everything else stays: skills, capabilities,
-   security.
-2. Signatures are removed: they cover the interfaces, so a card with other interfaces cannot keep them (spec
-   8.4).
+1. The interfaces are exactly the gateway's, in its order. Skills, capabilities, security and the rest stay.
+2. Signatures are removed: they cover the interfaces, so they do not fit a card with others (spec 8.4).
 3. The extended card is rewritten in the same way, because otherwise it would lead callers around the gateway.
    It is offered only if the agent's version has it.
 4. Where the gateway has credentials of its own for the agent, callers need none: cards do not ask for any.
@@ -52,9 +50,7 @@ def rewrite(card: hub.AgentCard, interfaces: Iterable[hub.AgentInterface] = ()) 
 
 
 def without_lacking(card: hub.AgentCard, dialect: Dialect, binding: str) -> hub.AgentCard:
-    """The card without the claim of an extended card if the agent's version cannot return one on this
-    binding.
-    """
+    """The card without the claim of an extended card if the agent's version has none on this binding."""
     form: Form[Any, Any] | None = dialect.form(BindingKind(binding))
     has = form is not None and form.row(GET_EXTENDED_AGENT_CARD) is not None
     if has or not card.capabilities.extended_agent_card:
@@ -77,10 +73,8 @@ def note_signatures(card: hub.AgentCard) -> None:
 def rewrite_extended_card(
     interfaces: Interfaces, *, only_missing: bool = False, resumes: bool = False
 ) -> Middleware:
-    """Middleware that puts the gateway's interfaces into GetExtendedAgentCard (spec 3.1.11).
-
-    only_missing: leave a card that lists its own interfaces unchanged; for agents that are hosted here.
-    resumes: offer to resume streams, as the gateway's public card does.
+    """Middleware that puts the gateway's interfaces into GetExtendedAgentCard (spec 3.1.11). only_missing:
+    not into a card with own interfaces, of an agent hosted here. resumes: offers to resume streams.
     """
 
     def change(card: hub.AgentCard, context: CallContext) -> hub.AgentCard:
@@ -97,9 +91,8 @@ def rewrite_extended_card(
 def synthesise_card(interface: hub.AgentInterface) -> hub.AgentCard:
     """The smallest card for an agent without one (spec 4.4.1 REQUIRED members, honest texts).
 
-    Streaming is declared, because clients do not use it otherwise; the agent itself rejects it if necessary.
-    Push notifications are not declared: a client that waits for lost notifications is worse off than a client
-    that polls.
+    It declares streaming, which clients do not use otherwise and the agent can reject; and no push
+    notifications: a client that waits for lost notifications is worse off than a client that polls.
     """
     place = without_query_values(interface.url)
     return hub.AgentCard(
@@ -150,8 +143,7 @@ class CardRefresh:
     1. The card is read again when it is no longer fresh by its Cache-Control, at the latest after `interval`;
        and when calls fail as if the agent had another card by now: at most once in `LEAST` seconds, and less
        often, up to once in `MOST` seconds, while that shows no change.
-    2. A card that cannot be read or used changes nothing. A log line tells the first failure of a series, its
-       end, and each change.
+    2. A card that cannot be read or used changes nothing. The log has the first failure, its end, changes.
 
     known: the reading at the start. apply: uses another reading; raises A2AError or ValueError if it cannot
     be used. interval, least: seconds. sleep: waits for that long.

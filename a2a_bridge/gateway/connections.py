@@ -1,8 +1,7 @@
 """The connections of a gateway to its agent, with the services right above them. They change with its card.
 
 Rules:
-1. Another address of the agent replaces connections only. Another `_Shape` (version, tenant, resumption)
-   replaces the services, too.
+1. Another address of the agent replaces connections only; another `_Shape` replaces the services, too.
 2. A change happens between two calls. Calls and streams that run finish where they began; their connections
    are closed after the last of them.
 3. A gateway is not ready while the last call reached no interface of its agent (`rejection`). Without
@@ -36,7 +35,7 @@ from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_str
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.dialects.annotation import finality
 from a2a_bridge.gateway.cards import ReadCard
-from a2a_bridge.gateway.credentials import UpstreamCredentials
+from a2a_bridge.gateway.credentials.sending import UpstreamCredentials
 from a2a_bridge.gateway.destinations import with_endpoints
 from a2a_bridge.gateway.failover import Affinity, Failover, Retries, RetryBudget, circuits, with_patience
 from a2a_bridge.gateway.polyfill import Unstreamed
@@ -99,7 +98,7 @@ class Connections:
         self._unusable: list[str] = []
         self._closing: dict[asyncio.Task[None], Callable[[], Coroutine[Any, Any, None]]] = {}
         #: called when the agent may have another card by now
-        self.on_doubt: Callable[[], None] = _nothing
+        self.on_doubt: Callable[[], None] = lambda: None
         #: set by `open`
         self._current: _Generation
 
@@ -127,9 +126,7 @@ class Connections:
         self._current = self._above(failover, _shape(failover, resumes=resumes))
 
     async def replace(self, candidates: Sequence[Candidate], *, resumes: bool) -> None:
-        """Uses other interfaces from now on. Raises UNSUPPORTED_OPERATION or ValueError, and changes nothing,
-        if none can be dialled.
-        """
+        """Uses other interfaces. Raises UNSUPPORTED_OPERATION, ValueError, and then changes nothing."""
         failover = await self._open(candidates)
         shape = _shape(failover, resumes=resumes)
         before = self._current
@@ -138,7 +135,8 @@ class Connections:
             gone = await before.failover.replace(offered)
             spare = [one for one in offered if one not in before.failover.upstreams]
             if gone or spare:
-                self._close_later(lambda: any(one.is_busy for one in gone), _closing([*gone, *spare]))
+                work = partial(_close_all, [*gone, *spare])
+                self._close_later(lambda: any(one.is_busy for one in gone), work)
             return
         self._current = self._above(failover, shape)
 
@@ -190,8 +188,7 @@ class Connections:
         sharing = StreamSharing(
             Unstreamed(SilenceLimit(failover, limit) if limit else failover),
             self._replay,
-            # A stream that it opens again needs the parameters that the credentials of its caller are made
-            # from.
+            # A stream that it opens again needs the parameters that its caller's credentials are made from.
             forward=self._options.forward | made_from,
             is_final=is_final,
             resumes=shape.resumes,
@@ -225,12 +222,9 @@ async def _close_idle(is_used: Callable[[], bool], close: Callable[[], Coroutine
     await close()
 
 
-def _closing(upstreams: Sequence[Upstream]) -> Callable[[], Coroutine[Any, Any, None]]:
-    async def close() -> None:
-        for one in upstreams:
-            await one.aclose()
-
-    return close
+async def _close_all(upstreams: Sequence[Upstream]) -> None:
+    for one in upstreams:
+        await one.aclose()
 
 
 def _shape(failover: Failover, *, resumes: bool) -> _Shape:
@@ -238,18 +232,11 @@ def _shape(failover: Failover, *, resumes: bool) -> _Shape:
     return _Shape(first.dialect, first.interface.protocol_binding, first.interface.tenant, resumes)
 
 
-def _nothing() -> None:
-    """Nobody reads the card again."""
-
-
 @dataclass(frozen=True, slots=True)
 class UpstreamOptions(UpstreamValues):
-    """The options of a gateway for its agent: credentials, and its behaviour when the agent fails or changes.
-    See docs/how-to/set-up-upstreams.md.
-    """
+    """The options of a gateway for its agent. See docs/how-to/set-up-upstreams.md."""
 
-    #: the credentials that prove the caller to the agent; None: as the options of the client side and of the
-    #: edge say
+    #: the credentials that prove the caller to the agent; None: as client-side options and the edge say
     credentials: UpstreamCredentials | None = None
     #: reads the card of the agent again; None: it stays as it is
     read_card: ReadCard | None = None
@@ -261,11 +248,9 @@ class UpstreamOptions(UpstreamValues):
 
 
 class TenantRule:
-    """Gives access to the tenant of the agent's interface only, so that callers reach no tenant that the
-    operator did not open (spec 3.2.3, 4.4.6). A call without a tenant gets the tenant of the interface.
-    Implements Service.
-
-    An interface without a tenant needs no rule: each tenant belongs to the agent, and is forwarded.
+    """Gives access to the tenant of the agent's interface only, which is also that of a call without a
+    tenant: the operator opened no other tenant (spec 3.2.3, 4.4.6). Without a tenant of the interface no rule
+    is needed: each tenant belongs to the agent, and is forwarded. Implements Service.
     """
 
     def __init__(self, service: Service, tenant: str) -> None:
@@ -289,16 +274,12 @@ class TenantRule:
 class Contexts:
     """Adds the context id to messages that have a task id only. Implements Service around a remote agent.
 
-    A follow-up may leave out the context id (A2A 1.0, 3.4.3), and servers made with a2a-sdk fail on it.
-    Rules:
-    1. The context id of a task that has not ended is remembered by caller and task when the gateway first
-       sees it (`tasks.py`).
-    2. For an unknown task the agent is asked with the caller's credentials. Without a response the message is
-       sent unchanged.
+    A follow-up may leave out the context id (A2A 1.0, 3.4.3), and servers of a2a-sdk fail on it. Rules:
+    1. The context id of an unfinished task is remembered by caller and task when it is first seen.
+    2. For an unknown task the agent is asked as the caller. Without a response the message stays unchanged.
     3. A message that has a context id, or no task id, passes by reference.
     4. A page of ListTasks is corrected to the request: some agents always include artifacts (a2a-server-lf
-       0.5.3 never reads includeArtifacts), and agents disagree about `pageSize`, which is the number of tasks
-       in this page.
+       0.5.3 never reads includeArtifacts), and `pageSize` has to be the number of tasks in this page.
 
     scoped: the scope of a call.
     """

@@ -3,14 +3,11 @@
 Rules:
 1. Another interface is tried only if a connection could not be made, so an agent never gets a call twice.
    Other repetitions are decided by `Retries`.
-2. Interfaces are tried in the order of preference, interfaces that failed recently last. Of the endpoints of
-   an interface, the endpoint with the fewest running calls comes first, or the endpoint that has the task
-   (`Affinity`).
+2. Interfaces are tried in the order of preference, those that failed recently last. Of the endpoints of one,
+   that with the task comes first (`Affinity`), or that with the fewest running calls.
 3. An interface that fails several times in a row gets nothing for a pause, then a call that shows whether it
-   is back, and a second call if the first takes long (`circuit`). While all are in a pause, calls fail at
-   once.
-4. The loss of an agent is a warning, with the causes of all its interfaces, and its return is a second
-   warning.
+   is back, and a second if that takes long (`circuit`). If all are in a pause, calls fail at once.
+4. The loss of an agent is a warning, with the causes of all interfaces, and its return is another.
 5. If the endpoint of a task cannot be reached, the response of another endpoint that it has no such task is
    no news about the task: the call is UNAVAILABLE.
 6. The interfaces can be replaced at any time; calls that run finish where they began.
@@ -109,11 +106,9 @@ class Affinity:
 
 
 class Failover:
-    """See above. Implements Service.
-
-    upstreams: at least one, in the order of preference. discreet: errors contain neither the address of the
-    agent nor the fact that it did not get the call. circuits, retries, affinity: None for none. on_doubt:
-    called when the agent may have another card by now. sleep: seconds.
+    """See above. Implements Service. upstreams: at least one, in the order of preference. discreet: errors
+    contain neither the address of the agent nor the fact that it did not get the call. circuits, retries,
+    affinity: None for none. on_doubt: called when the agent may have another card by now.
     """
 
     def __init__(
@@ -197,9 +192,7 @@ class Failover:
         return await self._repeat(call, _open, {})
 
     async def open(self, told: Collection[str] = ()) -> list[str]:
-        """Removes the interfaces that cannot be dialled at all. Returns the reasons, and logs the reasons
-        that are not in `told`.
-
+        """Removes interfaces that cannot be dialled. Returns the reasons, and logs those not in `told`.
         Raises UNSUPPORTED_OPERATION if none is left.
         """
         self.upstreams, reasons = await _dialable(self.upstreams)
@@ -209,9 +202,7 @@ class Failover:
         return reasons
 
     async def replace(self, upstreams: Sequence[Upstream]) -> list[Upstream]:
-        """Uses other interfaces from now on; the same interfaces stay connected. Returns the interfaces that
-        are no longer used, for the caller to close.
-
+        """Uses other interfaces; those that stay keep their connections. Returns the others, to be closed.
         Raises UNSUPPORTED_OPERATION, and changes nothing, if none can be dialled.
         """
         known = {one.candidate.identity: one for one in self.upstreams}
@@ -239,9 +230,7 @@ class Failover:
         failures: dict[Upstream, A2AError],
         failure: A2AError | None = None,
     ) -> T:
-        """The result of an attempt, which is repeated as `retries` decides. failure: of a first attempt,
-        which `failures` has if it did not connect.
-        """
+        """The result of an attempt, repeated by `retries`. failure: of a first one, perhaps in `failures`."""
         number = 0
         while True:
             if failure is None or failures:
@@ -266,9 +255,7 @@ class Failover:
     async def _anywhere(
         self, call: Call[Any, Any], attempt: _Attempt[T], failures: dict[Upstream, A2AError]
     ) -> T:
-        """The result of the first upstream that accepts a connection. failures: of the upstreams that have
-        not.
-        """
+        """The result of the first upstream that accepts a connection. failures: of those that have not."""
         home, has_task = (None, False) if self._affinity is None else self._affinity.home(call)
         for upstream in self._order(home, failures):
             try:
@@ -291,7 +278,9 @@ class Failover:
             if failures and self._on_doubt is not None:
                 self._on_doubt()
             if self._affinity is not None:
-                self._affinity.learn(call, _content(result), upstream)
+                # Of a stream, its first event is the response.
+                content = result[0].message if isinstance(result, tuple) else result
+                self._affinity.learn(call, content, upstream)
             return result
         raise self._unreachable(failures)
 
@@ -398,9 +387,7 @@ class Failover:
 
 
 def with_patience(options: DialOptions, interfaces: int) -> DialOptions:
-    """The options for one of so many interfaces of an agent: a call does not wait for long where it can go to
-    another interface.
-    """
+    """The options for an interface: a call that can go to another interface does not wait for long."""
     if interfaces < 2:
         return options
     return replace(options, connect_patience=_PATIENCE)
@@ -412,11 +399,6 @@ async def _unary(upstream: Upstream, call: Call[Any, Any]) -> Any:
 
 async def _open(upstream: Upstream, call: Call[Any, Any]) -> tuple[Event, Events] | None:
     return await open_stream(upstream.stream(call))
-
-
-def _content(result: Any) -> Any:
-    """The message of a response or of the first event of a stream; None for an empty stream."""
-    return result[0].message if isinstance(result, tuple) else result
 
 
 def _told(error: A2AError) -> A2AError:
@@ -435,9 +417,7 @@ def _is_down(health: Health, now: float) -> bool:
 
 
 async def _dialable(upstreams: Sequence[Upstream]) -> tuple[tuple[Upstream, ...], list[str]]:
-    """The upstreams that can be dialled, and the reasons why others cannot. Raises UNSUPPORTED_OPERATION if
-    no upstream can be dialled.
-    """
+    """The upstreams that can be dialled, and why others cannot. Raises UNSUPPORTED_OPERATION if none can."""
     usable, failures, reasons = [], [], []
     for upstream in upstreams:
         try:
@@ -487,9 +467,8 @@ class UnreachableError(A2AError):
 
 
 class RetryBudget:
-    """A token bucket: each call adds `share` of a token, each repetition takes one. It begins full.
-
-    burst: the most tokens, which is the number of repetitions that a few calls may cause.
+    """A token bucket, full at first: a call adds `share` of a token, a repetition takes one. burst: the most
+    tokens, so the number of repetitions that a few calls may cause.
     """
 
     def __init__(self, share: float, burst: float) -> None:
@@ -520,8 +499,7 @@ class Retries:
     2. Pauses are random between nothing and a bound that doubles (full jitter). A time that the agent states
        (`Retry-After`, RetryInfo) comes before that; if it is longer than `LONGEST_WISH`, the caller gets it.
     3. Nothing is repeated after the caller's deadline.
-    4. Repetitions are a share of the calls (`RetryBudget`): when an agent is down, they must not add to its
-       load.
+    4. Repetitions are a share of the calls (`RetryBudget`): they must not add to the load of a lost agent.
 
     most: the repetitions of one call. clock: the clock of deadlines.
     """

@@ -2,10 +2,8 @@
 messages.
 
 Rules for a call of 0.1 (calls of other versions pass after one check of the version, or of the task id):
-1. A message with an unknown task name begins a task; the agent's response contains the id. Until then further
-   calls with that name wait for it.
-2. A session's name is sent to the agent unchanged; if the agent rejects it or answers with another context
-   id, that id is mapped to the name.
+1. A message with an unknown task name begins a task, and the response has its id. Further calls wait for it.
+2. A session's name is sent unchanged. If the agent does not take it over, the agent's id is mapped to it.
 3. Any other call with an unknown name is about the task with exactly that id, as in other versions. If there
    is none, the error says that names can be forgotten.
 4. Answers, events and errors use the caller's names again (see `identity_names`).
@@ -56,10 +54,8 @@ _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
 def remember_names(
     scoped: ScopeOf, tasks: Tasks
 ) -> tuple[Middleware, Callable[[Scope, hub.StreamResponse], hub.StreamResponse]]:
-    """Middleware for callers of 0.1, and the renaming of events that are sent outside of calls; both share
-    one table.
-
-    scoped: the scope of a call; names belong to scopes. tasks: keeps them.
+    """Middleware for callers of 0.1, and the renaming of events outside of calls, with one table of names.
+    scoped: the scope of a call, to which names belong. tasks: keeps the names.
     """
     table = IdentityTable(tasks)
 
@@ -137,7 +133,7 @@ class LegacyCallers:
 
     async def _send(self, call: Call[hub.SendMessageRequest, Any]) -> hub.SendMessageResponse:
         sending = await self._begin(call)
-        with sending:
+        try:
             response = hub.SendMessageResponse()
             for request in sending.attempts():
                 try:
@@ -147,6 +143,8 @@ class LegacyCallers:
                     if not sending.may_retry(error, request):
                         raise self._error(sending.name, error) from None
             sending.learn_task(response)
+        finally:
+            sending.settle()
         if response.HasField("message"):
             task = wrap(hub.Task(id=sending.given), response.message)
             task.context_id = response.message.context_id or sending.session
@@ -155,7 +153,7 @@ class LegacyCallers:
 
     async def _send_streaming(self, call: Call[hub.SendMessageRequest, Any]) -> Events:
         sending = await self._begin(call)
-        with sending:
+        try:
             for request in sending.attempts():
                 try:
                     async with aclosing(
@@ -175,6 +173,8 @@ class LegacyCallers:
                         raise self._error(sending.name, error) from None
                 else:
                     return
+        finally:
+            sending.settle()
 
     async def _begin(self, call: Call[hub.SendMessageRequest, Any]) -> _Sending:
         scope = self._scoped(call.request, call.context)
@@ -303,24 +303,14 @@ class _Sending:
         self._without_session = False
 
     def reserve(self) -> None:
-        """Makes other calls wait for the outcome of this message. Requires that nothing was awaited since the
-        lookup.
-        """
+        """Makes other calls wait for the outcome. Requires that nothing was awaited since the lookup."""
         if self.name is None:
             self._done = self._making[self.scope, self.given] = asyncio.Event()
             sent = Expected(self.given, self.session, self._request.message.message_id)
             self._table.expect(self.scope, sent)
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        self._settle()
-
     def attempts(self) -> Iterable[hub.SendMessageRequest]:
-        """The request with the agent's ids; then a request without a session, if the agent rejected the
-        first.
-        """
+        """The request with the agent's ids; then one without a session, if the agent rejected the first."""
         request = hub.SendMessageRequest()
         request.CopyFrom(self._request)
         message = request.message
@@ -372,13 +362,14 @@ class _Sending:
         self.name.context_id = self.name.context_id or context_id
         self._table.keep(self.scope, self.name)
         self._table.keep_session(self.scope, self.session, self.name.context_id)
-        self._settle()
+        self.settle()
 
     def learned_name(self) -> Name:
         """The learned name; a name without a task if the agent created no task."""
         return self.name if self.name is not None else Name(self.given, "", self.session)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Lets the other calls go on. May be called again."""
         if self._done is not None:
             del self._making[self.scope, self.given]
             self._table.settle(self.scope, self.given)

@@ -3,8 +3,7 @@
 Rules:
 1. A message without a task begins one: its task id and session id are generated here. They cannot be guessed,
    so they are valid for all callers and need no translation.
-2. A message for a task that is not remembered is sent only if the agent knows the task, because an agent of
-   0.1 would begin a new task.
+2. A message for a forgotten task is sent only if the agent knows it: an agent of 0.1 would begin a new one.
 3. Events and some tasks contain no session. It is remembered by task (`tasks.py`); for a forgotten task the
    agent is asked once; if it does not tell the session, the task id is used.
 4. A push notification config has no id in 0.1 and keeps the caller's.
@@ -35,9 +34,7 @@ VERSION = "0.1"
 
 
 def agents(dial: Dial, tasks: Callable[[], Tasks]) -> Dial:
-    """How to dial interfaces so that agents of 0.1 get the ids they require. tasks: the table of an
-    interface.
-    """
+    """How to dial so that agents of 0.1 get the ids that they require. tasks: the table of an interface."""
 
     @asynccontextmanager
     async def dial_legacy(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:

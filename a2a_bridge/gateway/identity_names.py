@@ -7,8 +7,7 @@ Rules:
    of the task. Nothing survives the process.
 3. A table belongs to one event loop; between two awaits it does not change.
 4. The input is never changed: events of a stream have several readers.
-5. Streams of 0.1 contain updates only: a task becomes its status and its artifacts, a message a completed
-   status, with a mark.
+5. Streams of 0.1 have updates only: a task is its status and artifacts, a message a marked completed status.
 """
 
 from collections.abc import Iterable
@@ -60,8 +59,7 @@ class Name:
     _used: set[int] = field(default_factory=set)
 
     def index(self, artifact_id: str) -> int:
-        """The index of an artifact: the index in its id, else the first free index when it is first seen.
-
+        """The index of an artifact: the one in its id, else the first that is free when it is first seen.
         Raises INVALID_AGENT_RESPONSE for a task with too many artifacts.
         """
         known = self.indices.get(artifact_id)
@@ -120,10 +118,8 @@ class IdentityTable:
         self._expected.pop((scope, given), None)
 
     def guess(self, scope: Scope, task: hub.Task) -> Name | None:
-        """The name of a task that appears before the response to its first message.
-
-        It is identified by that message in its history, else by its session if only one message was sent in
-        it.
+        """The name of a task that appears before the response to its first message. That message in its
+        history identifies it, else its session, if only one message was sent in that.
         """
         sent = [one for (where, _), one in self._expected.items() if where == scope]
         ids = {message.message_id for message in task.history}

@@ -45,20 +45,17 @@ M = TypeVar("M", bound=Message)
 #: groups of the tasks of one caller in a store
 GROUPS = 16
 
-#: the scope of records, in the table and in the store; no caller can have it, because no principal has this
-#: name
+#: the scope of records, in the table and in the store; no caller has it: no principal has this name
 _SCOPE = Scope("", "a2a-bridge owners")
-#: the beginning of the kinds of records in the table: no other service has such a kind, with any name of a
-#: principal
+#: the beginning of the kinds of records in the table, which no kind of another service has
 _RECORD = "owner of "
 #: the namespace of the names that `name_for` makes
 _SPACE = UUID("6a5b0d1c-8f0e-4c67-9d5f-0a2e3f7b9c41")
 
 
 def name_for(scope: Scope, context_id: str) -> str:
-    """The name for the agent of a context id that a caller chose. It is made of the caller and the id, so it
-    is the same name after a restart and in every gateway. It is a UUID of version 5, which no agent makes at
-    random.
+    """The name for the agent of a context id that a caller chose. It is made of both, so it is the same after
+    a restart and in every gateway. It is a UUID of version 5, which no agent makes at random.
     """
     words = json.dumps([scope.tenant, scope.owner, context_id])
     return str(uuid5(_SPACE, words.encode("utf-8", "surrogatepass").decode("utf-8", "replace")))
@@ -74,8 +71,7 @@ class Owned(NamedTuple):
 
     #: of the owner
     scope: Scope
-    #: of a task: its context, as the agent names it; of a context: its name for the caller, if that is
-    #: another
+    #: of a task: its context, as the agent names it; of a context: another name of it for the caller
     name: str = ""
 
 
@@ -108,9 +104,7 @@ class Owners:
         return ()
 
     async def rename_notification(self, scope: Scope, message: M) -> M:
-        """A notification of the agent for a caller, with the caller's name of its context. Raises
-        TASK_NOT_FOUND for a task of another caller.
-        """
+        """A notification with the caller's name of its context. Raises TASK_NOT_FOUND for another's task."""
         name, task_id = context_id_of(message), task_id_of(message)
         if task_id and (await self.claim(TASK, task_id, Owned(scope, name))).scope != scope:
             raise task_not_found(task_id)
@@ -143,9 +137,7 @@ class Owners:
 
 
 class StoredOwners(Owners):
-    """Records in a store. tasks: the table, for the records that were read last. agent: its name, where a
-    server has several.
-    """
+    """Records in a store. tasks: keeps the records that were read last. agent: its name among several."""
 
     def __init__(self, configs: PushConfigStore, tasks: Tasks, agent: str = "") -> None:
         super().__init__(tasks)
@@ -175,8 +167,7 @@ class StoredOwners(Owners):
         counts = _parse_owned(found)
         if counts.scope == owned.scope:
             if kind == TASK:
-                # Not together with the record: a caller who is not the owner must not find the task in a
-                # list.
+                # Not together with the record: only its owner may find the task in a list.
                 await self._list(name, owned)
             self._remember(kind, name, counts)
         return counts
@@ -270,9 +261,7 @@ class Ownership:
             raise _alike(error, task_id, owned) from None
 
     async def _check(self, call: Call[Any, Any], scope: Scope) -> tuple[str, Owned | None]:
-        """The task in a request, and its record. Raises TASK_NOT_FOUND if the request names a task that the
-        caller may not reach.
-        """
+        """The task in a request, and its record. Raises TASK_NOT_FOUND if the caller may not reach a task."""
         request = call.request
         task_id = read_task_id(request)
         others: list[str] = []
@@ -329,9 +318,7 @@ class Ownership:
         return page
 
     async def _find_owned(self, call: Call[Any, Any], scope: Scope, task_id: str) -> Owned | None:
-        """The record of a task that the caller may reach; None for a task of nobody. Raises
-        TASK_NOT_FOUND.
-        """
+        """The record of a task that the caller may reach; None for nobody's task. Raises TASK_NOT_FOUND."""
         found = await self._owners.of(TASK, task_id, scope)
         if found is not None and found.scope == scope:
             return found
@@ -340,9 +327,7 @@ class Ownership:
         raise task_not_found(task_id)
 
     async def _begun(self, scope: Scope, task_id: str, context_id: str) -> None:
-        """Notes the task and the context that a message of the caller has begun. Raises INVALID_PARAMS if the
-        task belongs to another caller.
-        """
+        """Notes a caller's new task and context. Raises INVALID_PARAMS for another caller's task."""
         if task_id:
             found = await self._owners.claim(TASK, task_id, Owned(scope, context_id))
             if found.scope != scope:
@@ -371,9 +356,7 @@ class Ownership:
 
 
 def _alike(error: A2AError, task_id: str, owned: Owned | None) -> A2AError:
-    """The error of an agent. For a task without an owner it is the same as our error for a task of another
-    caller.
-    """
+    """The error of an agent. For a task without an owner it is equal to our error for another's task."""
     if error.reason is Reason.TASK_NOT_FOUND and task_id and owned is None:
         return task_not_found(task_id)
     return error

@@ -50,10 +50,8 @@ _OFTEN_MISSING = (
 
 
 def add_polyfill(tasks: Callable[[], Tasks] | None = None, *, lists: bool = True, dial: Dial = dial) -> Dial:
-    """How to dial the interfaces of one agent so that all of them answer like 1.0; see `dial_failover`.
-
-    tasks: returns the table of an interface; by default all have the same. lists: False makes ListTasks
-    UNSUPPORTED_OPERATION.
+    """How to dial the interfaces of an agent so that all answer like 1.0; see `dial_failover`. tasks: the
+    table of an interface; one for all by default. lists: False makes ListTasks UNSUPPORTED_OPERATION.
     """
     shared = Tasks()
 
@@ -71,9 +69,8 @@ def add_polyfill(tasks: Callable[[], Tasks] | None = None, *, lists: bool = True
 def polyfill(
     service: Service, candidate: Candidate, tasks: Tasks | None, scoped: ScopeOf = visible_to
 ) -> Service:
-    """The client side of an interface with the operations its version lacks; unchanged if it lacks none.
-
-    tasks: the tasks of lists; None without lists. scoped: the scope of a call.
+    """The client side of an interface with the operations that its version lacks, if it lacks any. tasks: the
+    tasks of lists; None without lists. scoped: the scope of a call.
     """
     dialect = candidate.dialect
     form: Form[Any, Any] | None = dialect.form(BindingKind(candidate.interface.protocol_binding))
@@ -168,12 +165,7 @@ class _Polyfill:
         return None if call.context.origin.version in self._older and not none else source.history_length
 
     def _lacks(self, operation: Operation[Any, Any]) -> A2AError:
-        return A2AError(
-            Reason.UNSUPPORTED_OPERATION,
-            f"the agent speaks A2A {self._version} and does not offer {operation.name}",
-            metadata={"operation": operation.name},
-            blame=Blame.PEER,
-        )
+        return _unsupported(operation, f"the agent speaks A2A {self._version} and does not offer")
 
 
 _UPDATES = ("status_update", "artifact_update")
@@ -188,11 +180,9 @@ async def begun_by_a_task(
     Subscriptions of 0.x callers get the task first, too, because the events before would be lost otherwise.
 
     Rules:
-    1. If the first event is an update, a generated snapshot with a mark (`dialects.annotation`) comes before
-       it: the task as GetTask returns it, without the content of later events; or, without a response, the
-       content of the update.
-    2. A stream ends after a final event, in any state. A closing event that a bridge generated is
-       dropped.
+    1. Before a first event that is an update comes a marked snapshot (`dialects.annotation`): the task as
+       GetTask returns it, without later content; or, without a response, the content of the update.
+    2. A stream ends after a final event, in any state. A closing event of a bridge is dropped.
     3. Nothing else changes: several tasks or messages in a row pass unchanged.
     4. A subscription to a task that has ended is UNSUPPORTED_OPERATION for callers of 1.0 (spec 3.1.6). This
        costs one GetTask. Callers of 0.x get the agent's own answer.
@@ -218,8 +208,7 @@ async def begun_by_a_task(
             if which == "status_update" and is_final(message.status_update):
                 return
     if resumes and not begun and rejects_ended:
-        # An agent that cannot resume ends the stream of a finished task, which does not mean that no event is
-        # missing.
+        # An agent that cannot resume ends the stream of a finished task, although events may be missing.
         await _check_running(service, call)
 
 
@@ -249,10 +238,7 @@ async def _check_running(service: Service, call: Call[Any, Any]) -> None:
 async def task_before(
     service: Service, call: Call[Any, Any], first: hub.StreamResponse, mark: str
 ) -> hub.Task:
-    """The task before the first event of a stream, an update, as far as it is known. Costs a GetTask.
-
-    mark: see `dialects.annotation`.
-    """
+    """The task before a first event that is an update, as far as GetTask tells. mark: see `synthesise`."""
     update: Any = getattr(first, first.WhichOneof("payload") or "")
     try:
         task = await _get(service, call, update.task_id)
@@ -299,6 +285,7 @@ async def _get(service: Service, call: Call[Any, Any], task_id: str) -> hub.Task
 
 
 _PATH = "/message:stream"
+_STREAMS_ONLY = "the card names the address of the agent's streams only, so it does not offer"
 
 
 def is_stream_only(interface: hub.AgentInterface) -> bool:
@@ -314,8 +301,7 @@ class StreamOnly:
     Some agents name `…/message:stream` in their card (agno 3.1, os/interfaces/a2a/router.py). Rules:
     1. The response is the sum of the whole stream: the task, or its messages as one message. Messages beside
        a task are in its history; the last one is its status message, if the task has no other content.
-    2. SendMessage waits for the end, also with `return_immediately`: the agent works as long as its stream is
-       read.
+    2. SendMessage waits for the end, also with `return_immediately`: the agent stops if nobody reads.
     3. Every other operation is UNSUPPORTED_OPERATION, before the agent is called.
     """
 
@@ -324,7 +310,7 @@ class StreamOnly:
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if call.operation is not ops.SEND_MESSAGE:
-            raise _unsupported_error(call.operation)
+            raise _unsupported(call.operation, _STREAMS_ONLY)
         streaming: Call[Any, Any] = Call(ops.SEND_STREAMING_MESSAGE, call.request, call.context)
         task: hub.Task | None = None
         messages: list[hub.Message] = []
@@ -345,7 +331,7 @@ class StreamOnly:
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation is not ops.SEND_STREAMING_MESSAGE:
-            return reject_stream(_unsupported_error(call.operation))
+            return reject_stream(_unsupported(call.operation, _STREAMS_ONLY))
         return self._service.stream(call)
 
 
@@ -367,13 +353,9 @@ def _response_of(task: hub.Task | None, messages: Sequence[hub.Message]) -> hub.
     return hub.SendMessageResponse(task=task)
 
 
-def _unsupported_error(operation: Operation[Any, Any]) -> A2AError:
-    return A2AError(
-        Reason.UNSUPPORTED_OPERATION,
-        f"the card names the address of the agent's streams only, so it does not offer {operation.name}",
-        metadata={"operation": operation.name},
-        blame=Blame.PEER,
-    )
+def _unsupported(operation: Operation[Any, Any], why: str) -> A2AError:
+    text, metadata = f"{why} {operation.name}", {"operation": operation.name}
+    return A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata=metadata, blame=Blame.PEER)
 
 
 class Unstreamed:
@@ -382,8 +364,7 @@ class Unstreamed:
 
     Rules:
     1. Only a rejection of streaming before the first event counts: METHOD_NOT_FOUND, or UNSUPPORTED_OPERATION
-       with a text that mentions streams. Any other rejection may be about the message, which the agent must
-       not get twice.
+       with a text about streams. Any other may be about the message, which the agent must not get twice.
     2. The stream has one event: the message or the task that SendMessage returns.
     3. After the first such answer a warning is logged, and streams are not requested from this agent again.
 

@@ -5,8 +5,7 @@ Rules:
    is dropped, and may subscribe again.
 2. Events that no longer fit are folded into the task as it was before the log begins, so that log and task
    together are complete. A task that grows beyond its bound is dropped; the log stays.
-3. Ids are the agent's own where it resumes after them, so that they mean the same through any gateway; else
-   ours.
+3. Ids are the agent's own where it resumes after them, so that they fit any gateway; else they are ours.
 """
 
 import asyncio
@@ -105,7 +104,7 @@ class ReplayLog(EventLog[Event]):
         self.ended = True
         self.stopped = False
         self.regular = True
-        self.on_growth: Callable[[], None] = _nothing
+        self.on_growth: Callable[[], None] = lambda: None
         self._most_task = most_task
         #: False while `task` is shared with a reader; it is copied before the first change
         self._owned = False
@@ -123,9 +122,7 @@ class ReplayLog(EventLog[Event]):
         return self.size + self.task_size
 
     def id(self, number: int) -> str:
-        """The id of an event, or of a snapshot that contains all events up to it; empty if no id precedes the
-        first.
-        """
+        """The id of an event, or of a snapshot of all events up to it; empty if none precedes the first."""
         return event_id(number, self.epoch) if number >= 0 else ""
 
     def place(self, id_: str) -> int | None:
@@ -235,7 +232,3 @@ def _fold(task: hub.Task, event: Event) -> None:
     elif which in ("status_update", "artifact_update"):
         # Only the agent counts: if this event has no number, the task has none either.
         task.generation = getattr(message, which).generation
-
-
-def _nothing() -> None:
-    """Nobody asks for the size."""

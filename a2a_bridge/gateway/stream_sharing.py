@@ -9,10 +9,9 @@ It is the last service before the agent. Rules:
 2. A stream of a message, of a task that has ended, or of anything but one task passes unchanged.
 3. A caller that leaves does not end the agent's stream for others. When the last caller leaves, the stream
    ends: at once if the agent can resume it, else after a time in which the caller may come back.
-4. Event ids are the agent's if its card offers to resume after them; events that are not in the log are
-   then requested from the agent. Else ids are generated here, and an unknown id is a gap: a marked snapshot
-   replaces the lost events. (Some agents number the events of each connection from the beginning; such ids
-   are ignored.)
+4. Event ids are the agent's if its card offers to resume after them; events that are not in the log are then
+   requested from it. Else ids are generated here, and an unknown id is a gap: a marked snapshot replaces the
+   lost events. (Some agents number the events of each connection; such ids are ignored.)
 5. A break is a gap too if the agent cannot resume. Events sent meanwhile are not reconstructed.
 """
 
@@ -53,7 +52,7 @@ from a2a_bridge.dialects.annotation import (
     synthetic_kind,
 )
 from a2a_bridge.gateway.polyfill import task_before
-from a2a_bridge.gateway.replay_log import ReplayLog, unmark
+from a2a_bridge.gateway.replay_log import unmark
 from a2a_bridge.gateway.streams import Beginning, Key, Stream, StreamRegistry, ended_early_error, must_go_on
 from a2a_bridge.gateway.tasks import given_entries, visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -75,12 +74,11 @@ class _Opened:
 
 
 class StreamSharing:
-    """A service that shares and resumes the streams of tasks. Implements Service.
+    """Shares and resumes the streams of tasks. Implements Service.
 
-    forward: names of the forwarded parameters. is_final: which status event ends a stream, for an agent of a
-    version whose streams mark it and need not begin with a task; None for 1.0. resumes: True if the agent's
-    card offers to resume after its ids. memory: the account for the bytes; new messages are rejected when it
-    is full.
+    forward: names of the forwarded parameters. is_final: which status event ends a stream, for versions whose
+    streams need not begin with a task; None for 1.0. resumes: True if the agent's card offers to resume after
+    its ids. memory: the account; when it is full, new messages are rejected.
     """
 
     def __init__(
@@ -178,9 +176,7 @@ class StreamSharing:
                 self._streams.leave(stream, reader)
 
     async def _may_continue(self, call: Call[Any, Any], opened: _Opened, stream: Stream) -> bool:
-        """True if a stream that the agent ended continues for a resuming caller: the task may have moved
-        since.
-        """
+        """True if an ended stream continues for a resuming caller: the task may have moved since."""
         log = stream.log
         if log.ended:
             after, opened.after = opened.after, ""
@@ -200,9 +196,7 @@ class StreamSharing:
         return must_go_on(self._is_final, last, state_of(last))
 
     async def _final_snapshot(self, call: Call[Any, Any], task_id: str) -> Event:
-        """The finished task; its changes since the last event are unknown. Raises UNAVAILABLE if it has not
-        ended.
-        """
+        """The finished task, in place of unknown events. Raises UNAVAILABLE if it has not ended."""
         try:
             task = await fetch_task(self._service, call, task_id, seconds=None)
         except A2AError as error:
@@ -251,7 +245,9 @@ class StreamSharing:
         if place is not None and (not log.ended or log.task_ended or not log.agents_ids):
             return self._join(call, stream, place, _Opened(after=after))
         wanted = not after or self._is_unknown_to_agent(after)
-        snapshot = log.snapshot() if wanted and _joinable(log) else None
+        # Only where a subscriber would get the same from this stream as from the agent.
+        joinable = log.whole and not log.ended and not log.task_ended
+        snapshot = log.snapshot() if wanted and joinable else None
         if snapshot is None:
             return None
         id_ = log.id(log.last)
@@ -314,9 +310,7 @@ class StreamSharing:
         return opened
 
     async def _read_ended(self, call: Call[Any, Any], after: str, rejected: A2AError) -> _Opened:
-        """The task in place of its lost last events. Raises the agent's error if it rejected for another
-        reason.
-        """
+        """The task in place of its lost last events. Raises a rejection that had another reason."""
         task = await fetch_task(self._service, call, call.request.id, seconds=None)
         if task.status.state not in TERMINAL:
             raise rejected
@@ -347,10 +341,8 @@ class StreamSharing:
     async def _begun_by_update(
         self, call: Call[Any, Any], first: Event, source: Events, *, new: bool = False
     ) -> Beginning:
-        """The beginning of a stream that does not begin with the task. Agents of 1.0 are asked for it.
-
-        Not for a message to a task, which the caller knows: SDKs begin its stream with an update. new: the
-        call began the task. Closes the stream on an error.
+        """The beginning of a stream without a task, for which agents of 1.0 are asked; not after a message to
+        a task: SDKs answer it with an update. new: the call began the task. Closes the stream on an error.
         """
         request = call.request
         known = isinstance(request, hub.SendMessageRequest) and bool(request.message.task_id)
@@ -437,11 +429,6 @@ def _answer(context: CallContext, reply: ResponseParameters) -> None:
         confirmed = parameters.get(EXTENSIONS_PARAMETER, "")
         if RESUME_URI not in confirmed:
             parameters[EXTENSIONS_PARAMETER] = f"{confirmed},{RESUME_URI}" if confirmed else RESUME_URI
-
-
-def _joinable(log: ReplayLog) -> bool:
-    """True if a subscriber would get the same from this stream as from the agent."""
-    return log.whole and not log.ended and not log.task_ended
 
 
 def _next_id(id_: str) -> str:

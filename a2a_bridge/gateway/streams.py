@@ -1,6 +1,5 @@
-"""The streams of a gateway: each is a replay log of the agent's events about one task, the reader that fills
-it, and the registry of all streams by caller and task, within bounds. They do not decide which events callers
-see.
+"""The streams of a gateway: each is a replay log of the agent's events about one task, with the reader that
+fills it, in a registry by caller and task, within bounds. Other services decide which events callers see.
 """
 
 from __future__ import annotations
@@ -50,38 +49,32 @@ class Beginning:
     shown: hub.Task | None = None
 
 
+@dataclass(slots=True, eq=False)
 class Stream:
     """A replay log and the reader that fills it."""
 
-    __slots__ = ("accepted", "extensions", "key", "linger_timer", "log", "reader", "size")
-
-    def __init__(self, key: Key, log: ReplayLog, reader: StreamReader) -> None:
-        #: None once it is no longer current
-        self.key: Key | None = key
-        self.log = log
-        self.reader = reader
-        #: the extensions that the agent confirmed to the caller that began the stream
-        self.extensions = ""
-        #: when the agent last accepted a request of these callers about this task; seconds on the loop's
-        #: clock
-        self.accepted = asyncio.get_running_loop().time()
-        self.linger_timer: asyncio.TimerHandle | None = None
-        self.size = 0
+    #: None once it is no longer current
+    key: Key | None
+    log: ReplayLog
+    reader: StreamReader
+    #: when the agent last accepted a request of these callers about this task, on the loop's clock
+    accepted: float
+    #: the extensions that the agent confirmed to the caller that began the stream
+    extensions: str = ""
+    linger_timer: asyncio.TimerHandle | None = None
+    size: int = 0
 
 
 class StreamRegistry:
     """The streams of one agent.
 
     Rules:
-    1. A task has one current stream. A newer stream replaces it; the older stream lives as long as it has
-       readers.
-    2. A stream without readers lingers, unless the agent can resume it or it is over; then only its log is
-       kept.
+    1. A task has one current stream. A newer one replaces it; the older one lives as long as its readers.
+    2. A stream without readers lingers, unless the agent can resume it or it is over: then its log is kept.
     3. Streams without readers are evicted in LRU order. A stream with readers is never evicted: under
        pressure it keeps fewer events, and new streams are not kept at all.
 
-    resumes: True if the agent resumes after its ids. is_final: see
-    `StreamReader`.
+    resumes: True if the agent resumes after its ids. is_final: see `StreamReader`.
     """
 
     def __init__(
@@ -177,7 +170,7 @@ class StreamRegistry:
             most_task=self._options.task_size,
         )
         reader = StreamReader(self._service, log, context, tenant, self._options, self._is_final)
-        stream = Stream(key, log, reader)
+        stream = Stream(key, log, reader, asyncio.get_running_loop().time())
         log.on_growth = partial(self._weigh, stream)
         if update is not None:
             log.add(Event(update, first.id, is_gap(update)))
@@ -223,9 +216,7 @@ class StreamRegistry:
             stream.linger_timer = loop.call_later(self._options.linger, self._hang_up, stream)
 
     def over(self, task: hub.Task, tenant: str) -> None:
-        """Ends the streams of a finished task with its status, unless the agent ends them in the meantime.
-        Another tenant may have a task with the same id.
-        """
+        """Ends the streams of a tenant's finished task with its status, unless the agent ends them soon."""
         if task.status.state not in TERMINAL:
             return
         later = asyncio.get_running_loop().call_later
@@ -342,9 +333,8 @@ class StreamReader:
     5. The agent may reject the subscription although it has the task (some forget the streams of a task).
        Then GetTask decides, and readers get the break, not the rejection.
 
-    context: the context of the caller that began or last revived the stream, with the forwarded parameters
-    only. tenant: of its request. is_final: which status event ends a stream of the agent's version; None for
-    versions without such events.
+    context: of the caller that began or last revived the stream, with the forwarded parameters. tenant: of
+    its request. is_final: which status event ends a stream; None for versions without such events.
     """
 
     def __init__(
@@ -386,14 +376,11 @@ class StreamReader:
             self._log.stop(A2AError(Reason.UNAVAILABLE, "the stream was given up", blame=Blame.SELF))
         if self._begun:
             task.cancel()
-        # A task that was cancelled before its first step would not close the stream; `_run` sees that it is
-        # not current.
+        # A task cancelled before its first step would not close the stream: `_run` sees that it is old.
         return task
 
     async def has_moved(self) -> bool:
-        """True if the task has left the state in which the agent's stream ended. False if the agent does not
-        tell.
-        """
+        """True if the task has left the state in which its stream ended; False if the agent does not tell."""
         log = self._log
         before = log.snapshot()
         try:
@@ -469,9 +456,7 @@ class StreamReader:
         return error.reason is Reason.UNAVAILABLE
 
     def _has_ended_early(self) -> bool:
-        """True if the agent closed its first stream before a final event, in a version that marks final
-        events.
-        """
+        """True if the agent closed its first stream without a final event, which its version has."""
         log = self._log
         if self._is_final is None or self._break is not None or not log.regular:
             return False
@@ -573,9 +558,7 @@ class StreamReader:
         return True
 
     async def _settle(self, rejected: A2AError) -> None:
-        """Passes the task to readers, if it has come to rest. Raises `rejected` if not, and the errors of
-        GetTask.
-        """
+        """Passes a task at rest to readers. Raises `rejected` if it is not at rest, and errors of GetTask."""
         task = await self._get_task()
         if task.status.state not in FINAL_STATES:
             raise rejected

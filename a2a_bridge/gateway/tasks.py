@@ -4,9 +4,8 @@ Rules:
 1. An entry is about a task, or a context, in one scope. It holds ids, a state and a time, and no content.
 2. All entries share one LRU order and one number of bytes, which count in the memory account of the gateway.
    Every service goes on without an entry.
-3. A caller sees the entries of its own scope only. Without authentication the scope is a digest of the
-   credentials that the caller sends: a caller with other credentials sees none of them. Every forwarded
-   parameter may be a credential.
+3. A caller sees the entries of its own scope only. Without authentication the scope is a digest of all that
+   may be credentials, which is every forwarded parameter: other credentials see none of them.
 4. Facts that are the same for all callers are in a scope that no caller has, or in the scope of the tenant.
 """
 
@@ -242,10 +241,8 @@ class Tasks:
 
 
 def scopes_by(forward: Iterable[str]) -> ScopeOf:
-    """The function for the scope of a call to a gateway, which forwards credentials without knowing their
-    owner.
-
-    forward: names of the parameters that the agent gets; `authorization` counts in any case.
+    """The function for the scope of a call to a gateway that forwards credentials without knowing their
+    owner. forward: names of the parameters that the agent gets; `authorization` counts in any case.
     """
     names = tuple(sorted({_AUTHORIZATION, *forward} - IMPERSONAL - _OF_REQUESTS))
 
@@ -272,9 +269,7 @@ def _credentials(names: Iterable[str], parameters: Mapping[str, str]) -> str:
 
 
 def given_entries(names: Iterable[str], parameters: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The entries of the named parameters. Two entries differ from a single entry with their joined text: an
-    agent may read only the first.
-    """
+    """The entries of these parameters, split: an agent may read only the first of several."""
     return [
         (name, entry)
         for name in names
@@ -294,10 +289,8 @@ _GONE = (Reason.TASK_NOT_FOUND, Reason.PERMISSION_DENIED, Reason.UNAUTHENTICATED
 
 
 class TaskLists:
-    """ListTasks (spec 3.1.4), answered from the table. Entries are refreshed from the agent, with at most
-    REFRESHED calls of GetTask and one more for each task of the page.
-
-    service: the agent, for GetTask. scoped: the scope of a call.
+    """ListTasks (spec 3.1.4), answered from the table. `service` refreshes entries with at most REFRESHED
+    calls of GetTask, and one more for each task of the page. scoped: the scope of a call.
     """
 
     def __init__(self, service: Service, tasks: Tasks, scoped: ScopeOf = visible_to) -> None:
@@ -343,9 +336,7 @@ class TaskLists:
         return [one for one in self._tasks.list_of(scope) if query.context_id in ("", one.context_id)]
 
     async def _refresh(self, call: Call[Any, Any], scope: Scope, wanted: list[Known]) -> dict[str, hub.Task]:
-        """The tasks as the agent has them now, without tasks that no longer exist or are not visible to this
-        caller.
-        """
+        """The tasks as the agent has them now, without those that are gone or not visible to this caller."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def get(seen: Known) -> hub.Task | None:

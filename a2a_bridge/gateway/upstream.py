@@ -4,8 +4,7 @@ among several.
 Rules:
 1. Messages pass by reference; nothing here reads, copies or changes them.
 2. Closing a stream closes the stream below it; so does cancelling a call.
-3. Answers that show a fault of the agent (`_FAULTS`) are warnings with their cause, at most one in
-   `QUIET` seconds.
+3. Answers that show a fault of the agent (`_FAULTS`) are warnings, with causes, once in `QUIET` seconds.
 4. An interface that its binding rejects to dial (an invalid URL, a version without that binding) counts as an
    interface that accepts no connection.
 """
@@ -57,18 +56,14 @@ Dial = Callable[[Candidate, DialOptions], AbstractAsyncContextManager[Service]]
 
 
 def dial(candidate: Candidate, options: DialOptions) -> AbstractAsyncContextManager[Service]:
-    """The client side for a candidate, from the binding of its card entry, with the middleware of the
-    options.
-    """
+    """The client side for a candidate, from the binding of its card entry, with the options' middleware."""
     binding = find(candidate.interface.protocol_binding)
     opening = binding.dial(candidate.interface, candidate.dialect, options_for(candidate, options))
     return _wrap(opening, options.middleware) if options.middleware else opening
 
 
 def options_for(candidate: Candidate, options: DialOptions) -> DialOptions:
-    """The options that count for a candidate: a candidate at a host that the operator has not named gets no
-    credentials, in no part of a request.
-    """
+    """The options for a candidate: no credentials in any part of a request to a host that nobody named."""
     if not candidate.credentials:
         options = replace(options, parameters={}, query={}, forward=options.forward & IMPERSONAL)
     if candidate.resolve is not None:
@@ -107,9 +102,8 @@ class Health:
 class Upstream:
     """One interface of an agent as a service. Implements Service.
 
-    It is dialled by the first call and stays dialled; the client side below reconnects by itself, so an
-    upstream that comes back answers the next call. rank: among the interfaces of the agent, 0 is the
-    preferred one; the same interface at several endpoints has one rank.
+    The first call dials it, and the client side below reconnects by itself. rank: among the interfaces of the
+    agent, 0 for the preferred one; the same interface at several endpoints has one rank.
     """
 
     def __init__(
@@ -284,8 +278,7 @@ class SilenceLimit:
     the connection alive. The limit is off by default, because an agent may think for any time.
 
     Rules:
-    1. A call without a response, and a stream without a next event, end after the limit with
-       DEADLINE_EXCEEDED.
+    1. A call without a response, and a stream without a next event, end with DEADLINE_EXCEEDED.
     2. Keep-alives count as silence: the client side watches the connection (`DialOptions.idle_timeout`).
     3. The end is no break of the connection, so the gateway does not subscribe again.
     4. The limit begins when the request has been sent (`bounded.Silence`). The wait for a connection has
@@ -295,15 +288,13 @@ class SilenceLimit:
     def __init__(self, service: Service, limit: float) -> None:
         self._service = service
         self._limit = limit
+        self._bound = partial(Silence, limit)
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         return await bound_result(self._service.unary(call), self._bound(), self._silent)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         return bound_stream(self._service.stream(call), self._bound, self._silent)
-
-    def _bound(self) -> Silence:
-        return Silence(self._limit)
 
     def _silent(self, _ended: BaseException) -> A2AError:
         text = f"the agent said nothing for {self._limit:g} seconds; the task may go on, see GetTask"

@@ -2,9 +2,8 @@
 version.
 
 Without the relay a config goes to the agent unchanged, and the agent posts in its own version. Rules:
-1. The agent gets a random address and a random token of the gateway, never the caller's token and
-   credentials. It may send the token under any of the names in use, or as a Bearer token. A notification
-   without the token is rejected.
+1. The agent gets a random address and token of the gateway, never the caller's token and credentials. It may
+   send the token under any name in use, or as a Bearer token; without it a notification is rejected.
 2. Without a store the agent gets the receiver's answer: a notification is acknowledged only after the
    receiver has acknowledged it. With a store it is acknowledged once it is durable there.
 3. A caller gets its own config back: the gateway's address and token in a response are replaced by the values
@@ -80,8 +79,7 @@ class _Relayed:
 
     #: the config
     registration: RelayedConfig
-    #: the context of the last call that registered it, to get the task as that caller; None for a config from
-    #: a store
+    #: the context of the last call that registered it, to get its task; None for a config from a store
     context: CallContext | None = None
     #: the names under which the agent returned it last
     named: _Name | None = None
@@ -236,11 +234,8 @@ class Relay:
     async def _relay_config(
         self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig
     ) -> hub.TaskPushNotificationConfig:
-        """The config for the agent in place of the config of a caller. A repeated config gets the same
-        address again.
-
-        Raises UNAVAILABLE if it cannot be stored, and RESOURCE_EXHAUSTED for a new config while memory is
-        short.
+        """The config for the agent in place of a caller's; a repeated config gets the same address again.
+        Raises UNAVAILABLE if it cannot be stored, RESOURCE_EXHAUSTED for a new one while memory is short.
         """
         version = call.context.origin.version
         scope = self._scoped(call.request, call.context)
@@ -266,9 +261,7 @@ class Relay:
         return made
 
     async def _restore_callers_config(self, scope: Scope, config: hub.TaskPushNotificationConfig) -> None:
-        """Restores this caller's values in a config of the agent, in place; never the values of another
-        caller.
-        """
+        """Restores this caller's values in a config of the agent, in place; never those of another caller."""
         relayed = await self._of(config)
         if relayed is None or relayed.registration.scope != scope:
             return
@@ -282,9 +275,7 @@ class Relay:
     async def _restore_credentials(
         self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, task_id: str
     ) -> hub.TaskPushNotificationConfig:
-        """A caller's config for a task with the credentials that a mask in it stands for. Raises
-        INVALID_PARAMS.
-        """
+        """A caller's config with the credentials in place of a mask. Raises INVALID_PARAMS."""
         if not is_redacted(config):
             return config
         _, known = await self._find_registered(call, task_id, config.id)
@@ -296,10 +287,7 @@ class Relay:
         return made
 
     async def _deletable(self, call: Call[Any, Any]) -> str:
-        """The address of the config that a caller is about to delete, if it is the gateway's; else empty.
-
-        A config that came within a message may serve other tasks, so it does not count.
-        """
+        """The address of a config to delete; empty if not ours, or of a message: it may serve other tasks."""
         relay_id, known = await self._find_registered(call, call.request.task_id, call.request.id)
         return relay_id if known is not None and known.registration.config.task_id else ""
 
@@ -389,9 +377,8 @@ class Relay:
     # ------------------------------------------------------------------ posts of agents
 
     async def receive(self, path: str, headers: Mapping[str, str], read_body: ReadBody) -> int:
-        """Accepts a notification and passes it on; its body is read after the check of its token. Returns the
-        HTTP status. Raises INVALID_PARAMS, UNAVAILABLE, and TASK_NOT_FOUND for a task that does not belong to
-        the caller of the address.
+        """Accepts a notification, whose body is read after the check of its token. Returns the HTTP status.
+        Raises INVALID_PARAMS, UNAVAILABLE, and TASK_NOT_FOUND for another caller's task.
 
         Each rejection is logged as a warning, because few agents report that their notifications are lost.
         """

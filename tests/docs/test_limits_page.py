@@ -8,8 +8,7 @@ from typing import Any
 
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.core.errors import Reason
-from a2a_bridge.core.option_classes import EngineOptions, StoreOptions
-from a2a_bridge.gateway import ReplayOptions
+from a2a_bridge.core.option_classes import EngineOptions, ReplayOptions, StoreOptions
 from a2a_bridge.middleware import Limits
 from a2a_bridge.push import PushOptions
 from a2a_bridge.stores import MemoryStore

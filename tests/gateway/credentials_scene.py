@@ -10,8 +10,9 @@ from a2a_bridge.app.runtime import ServeOptions, Server, serve_gateway
 from a2a_bridge.auth import ApiKeys, Authentication, BearerTokens, KeyFile, KeySetSource, ProxyHeader
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import select
-from a2a_bridge.gateway import UpstreamOptions
-from a2a_bridge.gateway.credentials import TokenEndpoint, UpstreamCredentials
+from a2a_bridge.gateway.connections import UpstreamOptions
+from a2a_bridge.gateway.credentials.sending import UpstreamCredentials
+from a2a_bridge.gateway.credentials.token_endpoint import TokenEndpoint
 from a2a_bridge.hosting import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding

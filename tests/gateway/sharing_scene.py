@@ -15,7 +15,7 @@ from a2a_bridge.core.option_classes import ReplayOptions
 from a2a_bridge.core.resume import RESUME_URI, gap_of
 from a2a_bridge.core.service import Events, Service
 from a2a_bridge.dialects.annotation import Finality
-from a2a_bridge.gateway import StreamSharing
+from a2a_bridge.gateway.stream_sharing import StreamSharing
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE
 from tests.resume.scripted import TASK

@@ -22,9 +22,8 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.operations import SUBSCRIBE_TO_TASK
 from a2a_bridge.core.option_classes import ReplayOptions
-from a2a_bridge.gateway import UpstreamOptions
 from a2a_bridge.gateway.cards import LEAST, MOST, CardReading, CardRefresh
-from a2a_bridge.gateway.connections import Connections
+from a2a_bridge.gateway.connections import Connections, UpstreamOptions
 from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -16,7 +16,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, GET_TASK, SUBSCRIBE_TO_TASK
 from a2a_bridge.core.service import Event, Events
 from a2a_bridge.dialects import KNOWN, V1_0, Dialect
-from a2a_bridge.gateway import (
+from a2a_bridge.gateway.cards import (
     note_signatures,
     rewrite,
     rewrite_extended_card,

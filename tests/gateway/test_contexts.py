@@ -20,10 +20,10 @@ from a2a_bridge.core.call import Call, CallContext, Principal
 from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Event, Events
-from a2a_bridge.gateway import UpstreamOptions, add_polyfill
-from a2a_bridge.gateway.connections import Contexts
+from a2a_bridge.gateway.connections import Contexts, UpstreamOptions
 from a2a_bridge.gateway.legacy import adapt_dial
 from a2a_bridge.gateway.ownership import Owned, Owners
+from a2a_bridge.gateway.polyfill import add_polyfill
 from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import StoreOptions

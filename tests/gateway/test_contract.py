@@ -11,7 +11,7 @@ from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.gateway import dial_failover
+from a2a_bridge.gateway.failover import dial_failover
 from a2a_bridge.testing.contracts import ServiceContract
 from tests.calls_per_event import Count, engine, gateway
 from tests.patience import PATIENCE

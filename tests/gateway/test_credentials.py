@@ -23,14 +23,9 @@ from a2a_bridge.cards.select import Candidate, select
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.callers import Presented
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.gateway import UpstreamOptions
-from a2a_bridge.gateway.credentials import (
-    ClientCredentials,
-    StaticCredentials,
-    TokenExchange,
-    UpstreamCredentials,
-    mismatch,
-)
+from a2a_bridge.gateway.connections import UpstreamOptions
+from a2a_bridge.gateway.credentials.grants import ClientCredentials, TokenExchange
+from a2a_bridge.gateway.credentials.sending import StaticCredentials, UpstreamCredentials, mismatch
 from a2a_bridge.gateway.credentials.token_endpoint import REJECTIONS
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering

@@ -20,11 +20,10 @@ from a2a_bridge.core.call import Call, CallContext, Principal
 from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.gateway import Failover, UpstreamOptions
-from a2a_bridge.gateway.connections import question
-from a2a_bridge.gateway.credentials import add_credentials
+from a2a_bridge.gateway.connections import UpstreamOptions, question
+from a2a_bridge.gateway.credentials.sending import add_credentials
 from a2a_bridge.gateway.destinations import with_endpoints
-from a2a_bridge.gateway.failover import Affinity
+from a2a_bridge.gateway.failover import Affinity, Failover
 from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.gateway.upstream import Upstream
 from a2a_bridge.hosting import Run

@@ -18,7 +18,7 @@ from a2a_bridge.core.call import CallContext, Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.option_classes import ReplayOptions
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.gateway import is_connect_failure
+from a2a_bridge.gateway.upstream import is_connect_failure
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, holding
 from tests.patience import PATIENCE

@@ -17,8 +17,9 @@ from a2a_bridge.core.errors import Reason
 from a2a_bridge.core.messages import text_of
 from a2a_bridge.core.service import Service, compose
 from a2a_bridge.dialects import KNOWN, by_version
-from a2a_bridge.gateway import add_polyfill, dial_failover
+from a2a_bridge.gateway.failover import dial_failover
 from a2a_bridge.gateway.legacy import adapt_dial, build_legacy
+from a2a_bridge.gateway.polyfill import add_polyfill
 from a2a_bridge.gateway.tasks import Tasks
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.hosting import Engine

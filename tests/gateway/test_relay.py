@@ -16,7 +16,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client, service_of
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.gateway import StreamSharing
+from a2a_bridge.gateway.stream_sharing import StreamSharing
 from a2a_bridge.gateway.webhooks import PATH, Relay
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub

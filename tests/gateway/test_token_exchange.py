@@ -13,8 +13,7 @@ from a2a_bridge.app.runtime import ServeOptions, serve_service
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.core.call import CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.gateway.credentials import TokenExchange
-from a2a_bridge.gateway.credentials.grants import REJECTED
+from a2a_bridge.gateway.credentials.grants import REJECTED, TokenExchange
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering
 from tests.auth.identity_provider import AUDIENCE, Provider, new_key, provider_running

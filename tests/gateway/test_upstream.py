@@ -17,9 +17,8 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.operations import GET_TASK, SEND_STREAMING_MESSAGE, SUBSCRIBE_TO_TASK
 from a2a_bridge.core.service import Event, Events
 from a2a_bridge.dialects import V1_0, Dialect
-from a2a_bridge.gateway import Failover, Upstream, dial_failover, is_connect_failure
-from a2a_bridge.gateway.failover import COOL_DOWN
-from a2a_bridge.gateway.upstream import QUIET
+from a2a_bridge.gateway.failover import COOL_DOWN, Failover, dial_failover
+from a2a_bridge.gateway.upstream import QUIET, Upstream, is_connect_failure
 from a2a_bridge.gateway.upstream import dial as upstream_dial
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering

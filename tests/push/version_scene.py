@@ -11,7 +11,8 @@ from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.service import Service, compose
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.dialects.v0_3 import DIALECT as V0_3
-from a2a_bridge.gateway import add_polyfill, dial_failover
+from a2a_bridge.gateway.failover import dial_failover
+from a2a_bridge.gateway.polyfill import add_polyfill
 from a2a_bridge.gateway.webhooks import PATH, Relay
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware import validate

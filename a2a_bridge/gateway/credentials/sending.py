@@ -3,8 +3,7 @@
 Rules:
 1. Only interfaces at a host that the operator named get credentials (`Candidate.credentials`).
 2. The caller's `authorization` is never sent in place of, or beside, the credentials.
-3. A call that the agent rejects as unauthenticated has not been processed. It is repeated once, with fresh
-   credentials, if there are any.
+3. A call that the agent rejects as unauthenticated has not been processed: fresh credentials repeat it once.
 4. If the agent rejects credentials of the gateway, that is no fault of the caller: it gets UNAVAILABLE.
    Its challenge (WWW-Authenticate) concerns credentials that no caller can change.
 5. A call without credentials is marked, because it says nothing about the agent. Only the gateway's question
@@ -44,37 +43,29 @@ class UpstreamCredentials(Protocol):
     @property
     def names(self) -> frozenset[str]:
         """The service parameters that it sets, in lower case."""
-        ...
 
     @property
     def is_own(self) -> bool:
         """Whether the credentials belong to the gateway, not to its caller."""
-        ...
 
     @property
     def made_from(self) -> frozenset[str]:
         """The service parameters of callers from which they are made, in lower case."""
-        ...
 
     async def of(self, context: CallContext, /) -> Mapping[str, str]:
         """The service parameters for a call. Raises UNAUTHENTICATED if the caller lacks the parameters of
         `made_from`, UNAVAILABLE while there are no credentials.
         """
-        ...
 
     def invalidate(self, rejected: Mapping[str, str], context: CallContext, /) -> bool:
         """Forgets parameters of `of` that the agent has rejected. Returns whether a repetition can help."""
-        ...
 
     def fits(self, scheme: hub.SecurityScheme) -> bool:
         """Whether they can satisfy a security scheme of an agent's card."""
-        ...
 
 
 def add_credentials(credentials: UpstreamCredentials, dial: Dial) -> Dial:
-    """How to dial interfaces so that calls have these credentials. Dialling raises ValueError if the options
-    set one of the parameters, too.
-    """
+    """How to dial so that calls have these credentials. Raises ValueError if the options set one, too."""
 
     @asynccontextmanager
     async def dial_sending(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
@@ -155,10 +146,8 @@ def _with(call: Call[Req, Res], sent: Mapping[str, str]) -> Call[Req, Res]:
 
 
 def mismatch(card: hub.AgentCard, fits: Callable[[hub.SecurityScheme], bool], *, certificate: bool) -> str:
-    """The security schemes that a card asks for, if no alternative of its requirements can be satisfied; else
-    empty.
-
-    fits: whether the credentials satisfy a scheme. certificate: whether there is a client certificate.
+    """The security schemes that a card asks for, if no alternative can be satisfied; else empty. fits:
+    whether the credentials satisfy a scheme. certificate: whether there is a client certificate.
     """
     if not card.security_requirements:
         return ""
@@ -219,11 +208,9 @@ def _kind(scheme: hub.SecurityScheme) -> str:
 
 
 class StaticCredentials:
-    """Credentials that stay the same, such as an API key; without any, callers' credentials are only removed.
-    See `UpstreamCredentials`.
+    """Credentials that stay the same, such as an API key. Without any, those of callers are only removed.
 
-    parameters: service parameters by lower-case name. also: names of parameters
-    with credentials that the options of the client side set.
+    parameters: by lower-case name. also: names of those with credentials in the client side's options.
     """
 
     made_from: frozenset[str] = frozenset()

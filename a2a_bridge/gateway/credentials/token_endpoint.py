@@ -3,11 +3,9 @@
 Rules:
 1. Requests go to the URL that the operator named, or that the discovery document of the named issuer names
    (`a2a_bridge.auth.key_set`). Redirects are not followed.
-2. After a failure the endpoint is left alone for a pause, which grows. A log line tells the first failure of
-   a series, and its end.
-3. A grant on behalf of a caller can fail because of that caller. The pause concerns this caller, until the
-   grant of another caller has failed, too, without a success between them. An error code never pauses others,
-   unless it is about this client.
+2. After a failure the endpoint gets a pause, which grows. The log has the begin and the end of such a series.
+3. A grant can fail because of its caller. So a pause concerns this caller, until the grant of another one has
+   failed, too, without a success between them. An error code pauses others only if it is about this client.
 4. Tokens and secrets, and texts of the endpoint that may repeat them, are never logged. Error codes are.
 """
 
@@ -120,9 +118,8 @@ class TokenEndpoint:
     ) -> Token:
         """A token for a grant, which is the request's form. Members without a value are not sent.
 
-        rejections: error codes of a grant that is not accepted. caller: the caller that the grant is for;
-        empty for this client's own. Raises TokenRejectedError for rejections, UNAVAILABLE for every other
-        failure.
+        rejections: error codes of a grant that is not accepted, raised as TokenRejectedError; every other
+        failure is UNAVAILABLE. caller: the caller that the grant is for; empty for this client's own.
         """
         own = self._of_callers.get(caller)
         left = max(self._all.closed_until, 0.0 if own is None else own.closed_until) - self._clock()

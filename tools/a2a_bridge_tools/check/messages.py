@@ -23,7 +23,7 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
 from a2a_bridge.core.messages import TERMINAL, text_of
-from a2a_bridge.gateway import rewrite
+from a2a_bridge.gateway.cards import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.check.inspection import Dialled, Finding, Inspection
 from a2a_bridge_tools.check.network import place

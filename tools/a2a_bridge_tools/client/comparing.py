@@ -41,7 +41,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import annotation, by_version, unmapped
-from a2a_bridge.gateway import rewrite
+from a2a_bridge.gateway.cards import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client import reaching
 from a2a_bridge_tools.client.flags import CompareFlags

@@ -60,7 +60,7 @@ from a2a_bridge.core.masking import HIDDEN, Secrets
 from a2a_bridge.core.options import options_of
 from a2a_bridge.core.resume import RESUME_URI
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.gateway import rewrite
+from a2a_bridge.gateway.cards import rewrite
 from a2a_bridge.gateway.destinations import Destinations, place_of
 from a2a_bridge.gateway.upstream import options_for
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -25,7 +25,7 @@ from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, CallContext
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.masking import NONE_KNOWN, Secrets
 from a2a_bridge.dialects import V1_0
-from a2a_bridge.gateway import rewrite
+from a2a_bridge.gateway.cards import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client.credentials import secrets_of
 from a2a_bridge_tools.playground.exchange import (
