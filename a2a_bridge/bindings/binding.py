@@ -28,7 +28,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.kinds import NUMBER, Kinds, check_items, check_kinds
 from a2a_bridge.core.option_classes import DialValues, HostValues, TlsFileValues
 from a2a_bridge.core.service import Middleware, Service
-from a2a_bridge.dialects import GRPC, KNOWN, BindingKind, Dialect
+from a2a_bridge.dialects import KNOWN, BindingKind, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import UNKNOWN, Files, Profile
 from a2a_bridge.peers import find_profile as named_peer
@@ -97,8 +97,7 @@ class HostOptions(HostValues):
         check_kinds(self, _HOST_KINDS)
 
 
-#: (host, port) → the addresses that may be connected to. Raises OSError when there are none, A2AError to
-#: reject.
+#: (host, port) → the addresses to connect to. Raises OSError if there are none, A2AError to reject.
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
@@ -167,8 +166,7 @@ class DialOptions(DialValues):
     memory: Any = None
     #: JSON values in a response or event, or their equivalent in protobuf. 0: no limit
     max_values: int = ANSWER_VALUES
-    #: None: by the URL; True or False; an ssl.SSLContext or grpc credentials; TlsFiles, used where the URL
-    #: asks for TLS
+    #: None: by the URL; True; False; ssl.SSLContext; grpc credentials; TlsFiles, if the URL asks for TLS
     tls: Any = None
     #: profile of the agent, or its name, if the agent is not recognised (see a2a_bridge.peers)
     peer: Profile | str = ""
@@ -230,8 +228,7 @@ class Host(Protocol):
 #: (base URL the caller used for the mount, without a trailing slash) → a JSON document, or a page
 Document = Callable[[str], bytes]
 
-#: (the same, the query as it was sent, the value of A2A-Version) → a JSON document. Raises A2AError to reject
-#: the query.
+#: (the same, query as sent, value of A2A-Version) → a JSON document. Raises A2AError to reject them.
 Variant = Callable[[str, str, str], bytes]
 
 
@@ -414,17 +411,8 @@ def grpc_attach(
     the health service), authenticate, permit: see HostOptions.
     """
     module = importlib.import_module(f"{PACKAGE}.grpc.host")
-    dialects = [dialect for dialect in KNOWN if dialect.form(GRPC) is not None]
-    module.add_to_server(
-        service,
-        server,
-        dialects,
-        health=health,
-        reflection=reflection,
-        rejection=rejection,
-        authenticate=authenticate,
-        permit=permit,
-    )
+    options = HostOptions(rejection=rejection, authenticate=authenticate, permit=permit)
+    module.add_to_server(service, server, KNOWN, options, health=health, reflection=reflection)
 
 
 def http_fetch(options: DialOptions) -> AbstractAsyncContextManager[Fetch]:

@@ -18,6 +18,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
+from a2a_bridge.bindings.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -156,11 +157,8 @@ def _is_temporary(error: A2AError, *, begun: bool) -> bool:
 
 async def _fetch_ended(service: Service, seen: _Seen, call: Call[Any, Any]) -> Event | None:
     """The task if it has ended: agents without ids reject to subscribe to it then."""
-    request = hub.GetTaskRequest(id=seen.task_id, tenant=call.request.tenant)
     try:
-        task = await service.unary(
-            Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))
-        )
+        task = await fetch_task(service, call, seen.task_id, seconds=None)
     except A2AError:
         return None  # the first error is more precise
     return Event(hub.StreamResponse(task=task)) if task.status.state in TERMINAL else None

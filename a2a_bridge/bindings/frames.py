@@ -1,6 +1,5 @@
 """Frames: the traffic of a client side as it was on the wire, and its text for people."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,16 +47,11 @@ def _shown_body(frame: Frame) -> list[str]:
         text = frame.body.decode()
     except UnicodeDecodeError:
         return [f"[{len(frame.body)} bytes]"]
-    return list(_strip(_cut(text).splitlines()))
+    lines = _cut(text).splitlines()
+    while lines and not lines[-1].strip():  # such as the line after every server-sent event
+        lines.pop()
+    return lines
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}… ({len(text)} characters)"
-
-
-def _strip(lines: Iterable[str]) -> list[str]:
-    """Without the empty lines at the end, such as the line after every server-sent event."""
-    trimmed = list(lines)
-    while trimmed and not trimmed[-1].strip():
-        trimmed.pop()
-    return trimmed

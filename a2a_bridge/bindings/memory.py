@@ -24,6 +24,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import cache
+from operator import attrgetter
 from sys import getsizeof
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
@@ -153,7 +154,7 @@ class MemoryAccount:
             return
         self._arriving.add(response)
         while self.exceeded and self._arriving:
-            largest = max(self._arriving, key=_held_of)
+            largest = max(self._arriving, key=attrgetter("held"))
             error = A2AError(Reason.RESOURCE_EXHAUSTED, _FULL, retry_after=1.0, blame=Blame.SELF)
             if largest is response:
                 raise error
@@ -196,7 +197,7 @@ class MemoryAccount:
         return self.pressed
 
     def _shrink(self, to: int) -> None:
-        for one in sorted(self._idle, key=_idle_of, reverse=True):
+        for one in sorted(self._idle, key=attrgetter("idle"), reverse=True):
             surplus = self.used + in_work.held - to
             if surplus <= 0:
                 return
@@ -218,14 +219,6 @@ class MemoryAccount:
         trim = _trimmer()
         if trim is not None:
             asyncio.get_running_loop().run_in_executor(None, trim, 0)
-
-
-def _held_of(one: Arriving) -> int:
-    return one.held
-
-
-def _idle_of(one: Idle) -> int:
-    return one.idle
 
 
 @cache
@@ -285,7 +278,7 @@ class Tables:
         """Frees at least `wanted` bytes, or all."""
         end = self.idle - wanted
         while self.idle > max(end, 0):
-            largest = max(self._tables, key=_size_of, default=None)
+            largest = max(self._tables, key=attrgetter("size"), default=None)
             if largest is None or not largest.size:
                 return
             largest.drop_oldest()
@@ -374,7 +367,3 @@ def size_of(scope: Scope | str, *texts: str) -> int:
     """The bytes of an entry with these texts."""
     tenant, owner = (scope, "") if isinstance(scope, str) else scope
     return ENTRY + sum(map(getsizeof, (tenant, owner, *texts)))
-
-
-def _size_of(table: Table[object, object]) -> int:
-    return table.size

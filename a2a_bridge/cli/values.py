@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from a2a_bridge.core.masking import CREDENTIAL, HIDDEN, without_query_values
+from a2a_bridge.core.masking import CREDENTIAL, HEADER_NAME, HIDDEN, without_query_values
 from a2a_bridge.core.options import PREFIX, Option
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 #: prefix of variables that hold a header to send
 HEADER = PREFIX + "HEADER_"
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 
 EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 usage, 3 unreachable, 4 authentication, 5 timeout."
 
@@ -154,8 +153,8 @@ def parameters(headers: list[str] | None) -> dict[str, str]:
 
 
 def is_header_name(name: str) -> bool:
-    """Whether a text in lower case can be the name of a header."""
-    return bool(_HEADER_NAME.fullmatch(name))
+    """Whether a text can be the name of a header."""
+    return bool(HEADER_NAME.fullmatch(name))
 
 
 def _header_value(value: str, source: str) -> str:

@@ -76,11 +76,6 @@ class LongText(NamedTuple):
     text: str
 
 
-def without_long_texts(plan: MessagePlan, tree: Any, found: list[LongText]) -> Any:
-    """The tree with empty texts instead of long ones, which are added to `found`. The tree stays as it is."""
-    return _shorten(plan, tree, (), found)
-
-
 def assign(message: Any, found: list[LongText]) -> None:
     """Puts the texts into the message. Raises ValueError for an invalid one."""
     for path, field, text in found:
@@ -90,7 +85,10 @@ def assign(message: Any, found: list[LongText]) -> None:
         setattr(target, field.name, text if field.kind is FieldKind.STRING else values.base64_bytes(text))
 
 
-def _shorten(plan: MessagePlan, tree: Any, path: tuple[str | int, ...], found: list[LongText]) -> Any:
+def without_long_texts(
+    plan: MessagePlan, tree: Any, found: list[LongText], path: tuple[str | int, ...] = ()
+) -> Any:
+    """The tree with empty texts instead of long ones, which are added to `found`. The tree stays as it is."""
     if type(tree) is not dict:
         return tree
     short = dict(tree)
@@ -107,11 +105,11 @@ def _shorten(plan: MessagePlan, tree: Any, path: tuple[str | int, ...], found: l
             continue
         elif type(value) is dict:
             if not field.repeated:
-                short[field.json_name] = _shorten(below, value, (*path, field.name), found)
+                short[field.json_name] = without_long_texts(below, value, found, (*path, field.name))
         elif type(value) is list and field.repeated:
             here = (*path, field.name)
             short[field.json_name] = [
-                _shorten(below, item, (*here, index), found) for index, item in enumerate(value)
+                without_long_texts(below, item, found, (*here, index)) for index, item in enumerate(value)
             ]
     return short
 

@@ -77,8 +77,7 @@ _MOST_DIGITS = 4000
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_ASCII = re.compile("[^\x00-\x7f]")
-# A string, or one bracket. The closing quote is optional and the quantifiers are possessive, so that a search
-# takes linear time.
+# A string or a bracket. Possessive, and without the need of a closing quote: linear time.
 _BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?+|[\[\]{}]', re.DOTALL)
 
 

@@ -34,8 +34,7 @@ LAST_EVENT_PARAMETER = "last-event-id"
 EVENT_PARAMETER = "a2a-event-id"
 #: on the wire of a stream: "gap" if its first event replaces lost events
 RESUME_PARAMETER = "a2a-resume"
-#: in `reply` of a list: the number of tasks of this page that are left out, because they cannot be read or
-#: encoded
+#: in `reply` of a list: the tasks left out of this page, which cannot be read or encoded
 LEFT_OUT_PARAMETER = "x-a2a-bridge-left-out"
 
 
@@ -136,11 +135,9 @@ IN_PROCESS = Origin()
 class ResponseParameters(dict[str, str]):
     """The parameters sent back with a response, by lower-case name, and attributes for bindings only."""
 
-    #: content of the response that no 1.0 message can hold: ASCII JSON, bounded (see dialects); empty for
-    #: none
+    #: content of the response that 1.0 cannot hold: ASCII JSON, bounded (see dialects), or empty
     side_channel: str = ""
-    #: the version to answer in, from a service that can determine it better than the address; empty for the
-    #: caller's
+    #: the version to answer in, by a service that knows it better than the address; empty: the caller's
     version: str = ""
     #: True if the response is large: passes through it are made in a thread
     large: bool = False

@@ -8,20 +8,18 @@ Rules:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from a2a_bridge.core.call import CallContext, Principal, entries_of
 from a2a_bridge.core.errors import A2AError, Reason
-
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+from a2a_bridge.core.masking import HEADER_NAME
 
 
 def parameter_of(header: str) -> str:
     """The parameter of a header that identifies callers, in lower case. Raises ValueError for no name."""
-    if not _HEADER_NAME.fullmatch(header):
+    if not HEADER_NAME.fullmatch(header):
         raise ValueError(f"{header!r} is no name of a header")
     return header.lower()
 
@@ -49,8 +47,7 @@ class Presented:
         return value
 
 
-#: identifies the caller of a request. Raises UNAUTHENTICATED (`UnauthenticatedError`), or UNAVAILABLE while
-#: it cannot decide
+#: identifies a caller. Raises UNAUTHENTICATED (`UnauthenticatedError`), UNAVAILABLE if it cannot decide
 Authenticate = Callable[[Presented], Awaitable[Principal]]
 
 

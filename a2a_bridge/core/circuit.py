@@ -127,8 +127,7 @@ class Circuits:
             if circuit.failures >= self._trip and (circuit.open_until is None or now >= circuit.open_until):
                 tripped = circuit.open_until is None
                 pause = min(self._pause * 2**circuit.opened, self._longest)
-                # Random, so that targets with a common cause of failure are not all retried at the same
-                # moment.
+                # Random, so that targets with a common cause are not all retried at one moment.
                 circuit.open_until = now + pause * (0.5 + 0.5 * self._chance())
                 circuit.opened = min(circuit.opened + 1, 30)
         elif target_works:

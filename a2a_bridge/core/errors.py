@@ -200,6 +200,15 @@ class A2AError(Exception):
         return f"A2AError({self.name}, {self.message!r})"
 
 
+_ARGUMENTS = ("message", "violations", "metadata", "details", "code", "name", "blame", "retry_after")
+
+
+def changed(error: A2AError, **changes: Any) -> A2AError:
+    """An error like another one, with other arguments; without its notes."""
+    arguments = {name: getattr(error, name) for name in ("reason", *_ARGUMENTS)}
+    return A2AError(**(arguments | changes))
+
+
 def _carriable(text: str) -> str:
     # A lone surrogate, which neither protobuf nor JSON can carry, must not cause a different error.
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -1,8 +1,7 @@
 """A bounded, numbered log of the events of one stream, with readers at their own positions. It does no I/O.
 
 How to use it: subclass `EventLog` where events that are not in memory are found elsewhere (`older`), or have
-to be folded into something (`on_drop`). One `LogRules` serves all logs of an owner. Waiting is given from
-outside: `LogRules.waiter` makes futures (`asyncio.Future`), `LogRules.call_later` timers.
+to be folded into something (`on_drop`). One `LogRules` serves all logs of an owner, and says how to wait.
 
     rules = LogRules(256, 96 << 10, Pace.FREE, waiter=asyncio.Future)
     log = EventLog(rules)                    # or a subclass; `last` if events exist already
@@ -28,7 +27,7 @@ Rules:
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from sys import maxsize
 from typing import Any, Generic, Protocol, TypeVar
@@ -58,16 +57,6 @@ class Pace(Enum):
     FREE = "free"
 
 
-class Waiter(Protocol):
-    """What a coroutine awaits until something changes, such as an `asyncio.Future`."""
-
-    def done(self) -> bool: ...
-
-    def set_result(self, result: None, /) -> None: ...
-
-    def __await__(self) -> Generator[Any, Any, None]: ...
-
-
 class Timer(Protocol):
     """A scheduled call that can be cancelled."""
 
@@ -79,7 +68,8 @@ class LogRules:
 
     events, size: what a log keeps; size in bytes. lead, lead_size: how far the writer may be ahead of the
     reader that sets the pace; as far as `events` and `size` if None. stall: seconds after which a reader is
-    dropped that makes the writer wait; 0 for never. waiter, call_later: see the module.
+    dropped that makes the writer wait; 0 for never. waiter: makes an `asyncio.Future`, which this module may
+    not name.
     """
 
     __slots__ = ("call_later", "events", "lead", "lead_size", "most", "pace", "size", "stall", "waiter")
@@ -90,7 +80,7 @@ class LogRules:
         size: int,
         pace: Pace,
         *,
-        waiter: Callable[[], Waiter],
+        waiter: Callable[[], Any],
         lead: int | None = None,
         lead_size: int | None = None,
         stall: float = 0.0,
@@ -154,8 +144,8 @@ class EventLog(Generic[E]):
         self._pace = last
         self._pace_total = 0
         #: what waiting readers and writers await
-        self.readers_waiting: list[Waiter] | None = None
-        self.writers_waiting: list[Waiter] | None = None
+        self.readers_waiting: list[Any] | None = None
+        self.writers_waiting: list[Any] | None = None
 
     # ------------------------------------------------------------------ what a subclass may say
 
@@ -446,7 +436,7 @@ class LogReader(Generic[E]):
             raise GapError(self.position)
 
 
-def _wake(waiters: list[Waiter]) -> list[Waiter]:
+def _wake(waiters: list[Any]) -> list[Any]:
     for waiter in waiters:
         if not waiter.done():
             waiter.set_result(None)

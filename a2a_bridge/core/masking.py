@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from urllib.parse import quote, quote_plus, unquote_plus
 
+#: a name of a header (RFC 9110, 5.6.2)
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 #: headers whose value is a secret; the scheme before it is not
 SECRET = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key"})
 #: what is shown instead of a secret

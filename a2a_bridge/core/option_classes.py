@@ -175,8 +175,7 @@ class Limits:
 class ReplayOptions:
     """How much a gateway keeps of streams, and for how long. Sizes in bytes, times in seconds."""
 
-    #: streams that are kept; beyond them the one that was read longest ago goes. 0 turns sharing and resuming
-    #: off
+    #: streams that are kept; the one read longest ago goes beyond them. 0: no sharing, no resuming
     tasks: int = 1000
     #: events of one stream that are kept for readers that resume; before them is a gap
     events: int = 1024

@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from a2a_bridge.core.messages import TERMINAL
@@ -33,8 +34,7 @@ BEGINNING = "beginning"
 #: whether a status event ends its stream
 Finality = Callable[[hub.TaskStatusUpdateEvent], bool]
 
-#: the states that end a stream in 0.3 (spec 0.3.0, 7.2.2); auth-required does not, since a 1.0 agent may
-#: continue
+#: states that end a stream in 0.3 (spec 0.3.0, 7.2.2); not auth-required: a 1.0 agent may continue
 FINAL_STATES = TERMINAL | {hub.TASK_STATE_INPUT_REQUIRED}
 
 
@@ -87,21 +87,19 @@ def synthetic_kind(message: hub.Task | hub.TaskStatusUpdateEvent) -> str:
 
 def by_state(update: hub.TaskStatusUpdateEvent) -> bool:
     """The rule of 0.3, for versions without a format of their own."""
+    return _is_final(update, FINAL_STATES)
+
+
+def _is_final(update: hub.TaskStatusUpdateEvent, states: frozenset[int]) -> bool:
     annotated = read_final(update)
-    return update.status.state in FINAL_STATES if annotated is None else annotated
+    return update.status.state in states if annotated is None else annotated
 
 
 def finality(dialect: Dialect, binding: str = JSONRPC.name) -> Finality:
     """The finality test of a dialect: the annotation of the event, else the rule of the dialect itself.
     binding: the one with the format to use, because bindings of a version may differ.
     """
-    states = _final_states(dialect, binding)
-
-    def is_final(update: hub.TaskStatusUpdateEvent) -> bool:
-        annotated = read_final(update)
-        return update.status.state in states if annotated is None else annotated
-
-    return is_final
+    return partial(_is_final, states=_final_states(dialect, binding))
 
 
 def _final_states(dialect: Dialect, binding: str) -> frozenset[int]:

@@ -29,6 +29,11 @@ Coder = Callable[[Any], Any]
 _NOT_FINITE = re.compile(rb"\x11.{6}[\xf0-\xff][\x7f\xff]", re.DOTALL)
 
 
+def chain(first: Coder, second: Coder) -> Coder:
+    """Both, one after the other."""
+    return lambda value: second(first(value))
+
+
 class Conversion(NamedTuple):
     """The two directions between a wire value and a message of the hub."""
 

@@ -24,7 +24,7 @@ from google.protobuf.message import Message
 from a2a_bridge.codec import JsonObject
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, CallContext
-from a2a_bridge.core.errors import A2AError, Violation
+from a2a_bridge.core.errors import A2AError, Violation, changed
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import Files
 
@@ -53,25 +53,16 @@ def renaming(*rules: Rule) -> Rename:
 
     def rename(error: A2AError) -> A2AError:
         names = {one.field: name_of(one.field) for one in error.violations}
-        changed = {old: new for old, new in names.items() if new != old}
-        if not changed:
+        renames = {old: new for old, new in names.items() if new != old}
+        if not renames:
             return error
         message = error.message
-        for old, new in changed.items():
+        for old, new in renames.items():
             # Texts begin with the paths, each of them before a comma or a colon.
             text = new.replace("\\", r"\\")
             message = re.sub(rf"(?<![\w.]){re.escape(old)}(?=[,:])", text, message, count=1)
-        renamed = A2AError(
-            error.reason,
-            message,
-            violations=[Violation(names[one.field], one.description) for one in error.violations],
-            metadata=error.metadata,
-            details=error.details,
-            code=error.code,
-            name=error.name,
-            blame=error.blame,
-            retry_after=error.retry_after,
-        )
+        violations = [Violation(names[one.field], one.description) for one in error.violations]
+        renamed = changed(error, message=message, violations=violations)
         for note in getattr(error, "__notes__", ()):
             renamed.add_note(note)
         return renamed
@@ -144,8 +135,7 @@ class RowExtras(Generic[Address, Wire]):
     variant: Callable[[Wire, Mapping[str, str]], Row[Address, Wire]] | None = None
     #: the row for one call, given its context (client side, before encode_request)
     for_agent: Callable[[CallContext], Row[Address, Wire]] | None = None
-    #: the row to retry with after the agent rejected this row's request as unreadable (client side). If the
-    #: retry is answered, it is used from then on
+    #: the row for a retry after the agent could not read this one's request, and from then on (client)
     fallback: Row[Address, Wire] | None = None
     #: a request with explicit values for defaults that differ between agents, given the request and whether
     #: its caller speaks 0.x (client side, after encode_request)
@@ -207,8 +197,7 @@ class ErrorReply(Generic[Wire]):
 
     #: HTTP status for JSONRPC and HTTP+JSON, gRPC status number for GRPC
     status: int
-    #: JSON-RPC error object; HTTP+JSON error body; serialized google.rpc.Status. None if a peer sent nothing
-    #: readable
+    #: JSON-RPC error object; HTTP+JSON error body; google.rpc.Status as bytes. None: nothing readable
     body: Wire | None
     #: text of a peer outside the body (gRPC status message, raw HTTP body). When encoding: the gRPC status
     #: message if it differs from the error's, else empty
@@ -230,11 +219,9 @@ class Form(Generic[Address, Wire]):
     #: errors for a 0.x caller that sends A2A-Version. Only SDKs of 1.0 do so, and they read an older version
     #: with the tables of 1.0. None: the same as `encode_error`
     encode_declared: Callable[[A2AError], ErrorReply[Wire]] | None = None
-    #: (body of an encoded error, the caller's parameters) -> a body that this caller can read; None for no
-    #: change
+    #: (body of an encoded error, the caller's parameters) -> a body that it can read; None: no change
     shape_error: Callable[[Any, Mapping[str, str]], Any] | None = None
-    #: the request and the response of operations whose JSON is ProtoJSON of other messages than those of the
-    #: operation, for `openapi`
+    #: request and response of operations whose ProtoJSON is of other messages, for `openapi`
     messages: Mapping[ops.Operation[Any, Any], tuple[type[Message], type[Message]]] = field(
         default_factory=dict
     )
@@ -309,8 +296,7 @@ class Dialect:
     forms: Mapping[BindingKind[Any, Any], Form[Any, Any]]
     #: the push notification format; None if the version has none
     push: PushForm | None = None
-    #: whether its callers declare their version (spec 1.0, 3.6.1); a caller that declares none speaks an
-    #: older one
+    #: whether callers declare the version (spec 1.0, 3.6.1); those that do not speak an older one
     declares: bool = True
     #: names of the parameter that lists extensions. All are read, and all are sent
     extensions: tuple[str, ...] = ("a2a-extensions",)

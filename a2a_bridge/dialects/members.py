@@ -76,8 +76,7 @@ class Member:
     required: bool = False
     #: the variants of an enum
     names: Names | None = None
-    #: for a member without a field in the hub: the name of another member, and the function that computes
-    #: this member's value from it
+    #: for a member without a field in the hub: another member, and the function of its value
     follows: tuple[str, Callable[[Any], bool]] | None = None
     #: the key in the hub's metadata for a value that differs from the computed one
     noted: str = ""

@@ -5,7 +5,7 @@ proto, numbers of enums, null for absent members. Schemas show one form.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
@@ -70,7 +70,8 @@ def openapi(dialect: Dialect) -> JsonObject | None:
         request, response = _messages(form, row)
         requests.add(request)
         responses |= {response} - {Empty}
-        for rule, id_ in _named(row):
+        for number, rule in enumerate(row.address.rules, 1):
+            id_ = row.operation.name if number == 1 else f"{row.operation.name}{number}"
             operation = _operation(dialect, form, row, rule, id_)
             operation["responses"]["default"] = _error(dialect, example)
             if rule.body:
@@ -98,12 +99,6 @@ def _messages(
     """The request and the response of a row as ProtoJSON has them."""
     operation = row.operation
     return form.messages.get(operation, (operation.request, operation.response))
-
-
-def _named(row: Row[HttpAddress, Any]) -> Iterator[tuple[HttpRule, str]]:
-    """The rules of a row, each with an id of its own."""
-    for number, rule in enumerate(row.address.rules, 1):
-        yield rule, row.operation.name if number == 1 else f"{row.operation.name}{number}"
 
 
 def _operation(

@@ -256,8 +256,7 @@ _MOST = 20
 class Fact:
     """Content of hub messages that no canonical tree can express (rule 2)."""
 
-    #: removes it from a message, so that `Shape.encode` can handle the rest, and returns it; None if the
-    #: message does not have it
+    #: takes it out of a message, whose rest `Shape.encode` can handle; None if it is not there
     take: Callable[[Any], Json]
     #: puts it into a message
     put: Callable[[Any, Any], None]

@@ -36,8 +36,7 @@ KIND, PROTO, HUB = "kind", "proto", "hub"
 EMPTY = "empty"
 
 KEY_BYTES = KEY.encode()
-#: bytes with a preserved text that count as one value while a message is encoded, so that megabytes of it are
-#: encoded in a thread
+#: bytes of preserved text that count as one value: megabytes of it are encoded in a thread
 BYTES_PER_VALUE = 256
 _NUMERIC = {int, float}
 #: an index in a pointer (RFC 6901, 4). Not every text of digits: `int` rejects very long ones

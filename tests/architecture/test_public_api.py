@@ -239,7 +239,7 @@ ALLOWED = {
     "a2a_bridge/middleware/usage.py",
     "a2a_bridge/cli/profiles.py",
     "transports/a2a_bridge_transports/_http/session.py",
-    "transports/a2a_bridge_transports/grpc/client.py",
+    "transports/a2a_bridge_transports/grpc/channel.py",
 }
 
 

@@ -21,7 +21,7 @@ from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from a2a_bridge_transports.grpc import BINDING
-from a2a_bridge_transports.grpc import client as client_side
+from a2a_bridge_transports.grpc.channel import credentials_of
 from tests.transports.grpc_scene import PATIENCE, SERVICE, dialling, relaying
 
 REQUEST = hub.GetTaskRequest(id="t")
@@ -316,17 +316,17 @@ async def test_plain_text_where_tls_is_spoken_does_not_connect() -> None:
 
 def test_tls_options() -> None:
     credentials = grpc.ssl_channel_credentials()
-    assert client_side._credentials(credentials, None) is credentials
-    assert client_side._credentials(None, None) is None
-    assert client_side._credentials(None, True) is not None
-    assert client_side._credentials(False, True) is None
-    assert isinstance(client_side._credentials(ssl.create_default_context(), None), grpc.ChannelCredentials)
+    assert credentials_of(credentials, None) is credentials
+    assert credentials_of(None, None) is None
+    assert credentials_of(None, True) is not None
+    assert credentials_of(False, True) is None
+    assert isinstance(credentials_of(ssl.create_default_context(), None), grpc.ChannelCredentials)
     careless = ssl.create_default_context()
     careless.check_hostname = False
     careless.verify_mode = ssl.CERT_NONE
     for wrong in (careless, "cert.pem"):
         with pytest.raises(ValueError):
-            client_side._credentials(wrong, None)
+            credentials_of(wrong, None)
 
 
 @pytest.mark.parametrize("url", ["", "agent.example", "ftp://a:1", "http://a:1/path"])

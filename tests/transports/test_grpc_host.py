@@ -242,7 +242,7 @@ async def test_a_caller_that_rejects_what_it_gets_is_no_defect(
 
 async def test_on_an_application_server(probe: Probe) -> None:
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    add_to_server(probe, server, [V1_0], max_body=1000, health=True, reflection=True)
+    add_to_server(probe, server, [V1_0], HostOptions(max_body=1000), health=True, reflection=True)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
     async with dialling(address) as client:
@@ -263,13 +263,13 @@ async def test_on_an_application_server(probe: Probe) -> None:
 def test_a_server_of_threads_is_rejected(probe: Probe) -> None:
     server = grpc.server(ThreadPoolExecutor(1))
     with pytest.raises(TypeError, match=r"need a server of grpc\.aio\.server\(\), not grpc\._server"):
-        add_to_server(probe, server, [V1_0])
+        add_to_server(probe, server, [V1_0], HostOptions())
     server.stop(None)
 
 
 async def test_on_an_application_server_health_and_reflection_are_optional(probe: Probe) -> None:
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    add_to_server(probe, server, [V1_0])
+    add_to_server(probe, server, [V1_0], HostOptions())
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
     async with channel(address) as raw:

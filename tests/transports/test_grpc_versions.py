@@ -313,7 +313,7 @@ async def test_reflection_lists_all_packages(probe: Probe) -> None:
 
 async def test_all_versions_on_an_application_server(probe: Probe) -> None:
     server = grpc.aio.server()
-    add_to_server(probe, server, KNOWN, health=True, reflection=True)
+    add_to_server(probe, server, KNOWN, HostOptions(), health=True, reflection=True)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.errors import A2AError, Blame, Reason, changed
 from a2a_bridge.dialects.dialect import ErrorReply
 from a2a_bridge.dialects.v0_3 import errors as v0_3
 from a2a_bridge.dialects.v1_0 import details as any_details
@@ -84,14 +84,9 @@ def decode_jsonrpc(reply: ErrorReply[Any]) -> A2AError:
     error = v0_3.decode_jsonrpc(replace(reply, body={**body, "code": reason.code}))
     message = body.get("message")
     metadata = {**error.metadata, LEGACY_CODE: str(code)} if code != reason.code else error.metadata
-    return A2AError(
-        reason,
-        message if isinstance(message, str) and message else text,
-        violations=error.violations,
-        metadata=metadata,
-        details=error.details,
-        blame=Blame.PEER,
-        retry_after=error.retry_after,
+    text = message if isinstance(message, str) and message else text
+    return changed(
+        error, reason=reason, message=text, metadata=metadata, code=None, name="", blame=Blame.PEER
     )
 
 

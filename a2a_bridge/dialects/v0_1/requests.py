@@ -254,8 +254,8 @@ def _row(method: str, newer: str, requests: Trees, responses: Trees) -> Row[str,
         encode_response=response.encode,
         decode_response=response.decode,
         extras=RowExtras(
-            Beside(request.extract, request.restore) if inner.extras.request is not None else None,
-            Beside(response.extract, response.restore) if inner.extras.response is not None else None,
+            request.beside(inner.extras.request),
+            response.beside(inner.extras.response),
             names=_NAMES.get(inner.operation),
         ),
     )
@@ -269,6 +269,27 @@ class _Half:
     def __init__(self, inner: Row[str, Any], trees: Trees) -> None:
         self._inner = inner
         self._up, self._down = trees
+
+    def beside(self, newer: Beside[Any] | None) -> Beside[Any] | None:
+        """The content beside a message, from that of the row of 0.3."""
+        if newer is None:
+            return None
+
+        def extract(wire: Any) -> Mapping[str, str]:
+            try:
+                tree = self._up(wire)
+            except DecodeError:
+                return {}  # lacks members that 0.1 requires: `decode` reports the error
+            return newer.extract(tree)
+
+        def restore(wire: Any, parameters: Mapping[str, str]) -> Any:
+            try:
+                tree = self._up(wire)
+            except (DecodeError, A2AError):
+                return wire  # null: there is no content; or invalid: its receiver reports the error
+            return self._down(newer.restore(tree, parameters))
+
+        return Beside(extract, restore)
 
 
 class _Requests(_Half):
@@ -294,20 +315,6 @@ class _Requests(_Half):
         except RecursionError:
             raise invalid_params("", _TOO_DEEP) from None
 
-    def extract(self, wire: Any) -> Mapping[str, str]:
-        beside = self._inner.extras.request
-        try:
-            return beside.extract(self._up(wire)) if beside is not None else {}
-        except DecodeError:
-            return {}  # lacks members that 0.1 requires: `decode` reports the error
-
-    def restore(self, wire: Any, parameters: Mapping[str, str]) -> Any:
-        beside = self._inner.extras.request
-        try:
-            return self._down(beside.restore(self._up(wire), parameters)) if beside is not None else wire
-        except DecodeError:
-            return wire  # lacks members that 0.1 requires: the agent reports the error
-
 
 class _Responses(_Half):
     """The response half of a row."""
@@ -330,17 +337,6 @@ class _Responses(_Half):
             return self._down(self._inner.encode_response(message))
         except RecursionError:
             raise _deep_answer() from None
-
-    def extract(self, wire: Any) -> Mapping[str, str]:
-        beside = self._inner.extras.response
-        return beside.extract(self._up(wire)) if beside is not None else {}
-
-    def restore(self, wire: Any, parameters: Mapping[str, str]) -> Any:
-        beside = self._inner.extras.response
-        try:
-            return self._down(beside.restore(self._up(wire), parameters)) if beside is not None else wire
-        except A2AError:
-            return wire  # null: there is no content
 
 
 _TOO_DEEP = "is nested too deeply"

@@ -20,6 +20,7 @@ from typing import Any
 
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import Reason
+from a2a_bridge.dialects.boundary import chain
 from a2a_bridge.dialects.dialect import GRPC, HTTP_JSON, BindingKind, Form, HttpAddress, Row
 from a2a_bridge.dialects.v0_3 import errors, forms
 from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, card_form
@@ -107,11 +108,11 @@ def older(row: HttpRow) -> HttpRow:
     variant, for_agent = row.extras.variant, row.extras.for_agent
     changed: dict[str, Any] = {}
     if request is not None:
-        changed["encode_request"] = _then(row.encode_request, request)
-        changed["decode_request"] = _then(request, row.decode_request)
+        changed["encode_request"] = chain(row.encode_request, request)
+        changed["decode_request"] = chain(request, row.decode_request)
     if response is not None:
-        changed["encode_response"] = _then(row.encode_response, response)
-        changed["decode_response"] = _then(response, row.decode_response)
+        changed["encode_response"] = chain(row.encode_response, response)
+        changed["decode_response"] = chain(response, row.decode_response)
     if not changed:
         return row
     row = replace(row, **changed)
@@ -122,12 +123,7 @@ def older(row: HttpRow) -> HttpRow:
     return row
 
 
-def _then(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: second(first(value))
-
-
-#: 0.2.5 has no number for a missing extended card (spec 0.2.5, 8): details explain it, and a request for
-#: such a card gets HTTP 404
+#: no number for a missing extended card (spec 0.2.5, 8): it gets details, and HTTP 404 for the card
 _KNOWN_ERRORS = errors.KNOWN - {Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED}
 
 JSONRPC_FORM: Form[str, Any] = replace(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, JsonSyntaxError, decoder, dumps_ascii, encoder, loads
@@ -46,29 +47,21 @@ class Channel:
 
     #: a message on the wire -> the text with its unmapped content; empty if it has none
     text: Callable[[Any], str]
-    #: (a message on the wire, a text that is not empty) -> the message with that content. May change it in
-    #: place
+    #: (a message on the wire, a text that is not empty) -> the message with it, perhaps the same one
     restored: Callable[[Any, str], Any]
 
     def request(self) -> Beside[Any]:
         """Of a request: `extract` raises INVALID_PARAMS for too much content."""
-        return Beside(self._extract_request, self._restore)
+        return Beside(partial(self._extract, lambda: invalid_params("", _TOO_LARGE)), self._restore)
 
     def response(self) -> Beside[Any]:
         """Of a response: `extract` raises INVALID_AGENT_RESPONSE for too much content."""
-        return Beside(self._extract_response, self._restore)
+        return Beside(partial(self._extract, _answer_too_large), self._restore)
 
-    def _extract_request(self, wire: Any) -> Parameters:
+    def _extract(self, too_large: Callable[[], A2AError], wire: Any) -> Parameters:
         text = self.text(wire)
         if len(text) > LARGEST:
-            raise invalid_params("", _TOO_LARGE)
-        return {SIDE_CHANNEL: text} if text else {}
-
-    def _extract_response(self, wire: Any) -> Parameters:
-        text = self.text(wire)
-        if len(text) > LARGEST:
-            problem = f"the agent's answer {_TOO_LARGE}"
-            raise A2AError(Reason.INVALID_AGENT_RESPONSE, problem, blame=Blame.PEER)
+            raise too_large()
         return {SIDE_CHANNEL: text} if text else {}
 
     def _restore(self, wire: Any, parameters: Parameters) -> Any:
@@ -77,6 +70,10 @@ class Channel:
 
 
 _TOO_LARGE = f"holds more than {LARGEST} bytes that A2A 1.0 has no place for"
+
+
+def _answer_too_large() -> A2AError:
+    return A2AError(Reason.INVALID_AGENT_RESPONSE, f"the agent's answer {_TOO_LARGE}", blame=Blame.PEER)
 
 
 def of_kind(shape: Inline) -> Channel:

@@ -40,6 +40,7 @@ from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.boundary import (
     Conversion,
     card_decoder,
+    chain,
     params_required,
     parser,
     request_decoder,
@@ -110,10 +111,6 @@ def _each(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return apply
 
 
-def _then(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: second(first(value))
-
-
 def with_draft(row: AnyRow) -> AnyRow:
     """A row over JSON that also reads the draft, and answers callers of the draft in it."""
     if row.operation in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE):
@@ -130,12 +127,12 @@ def with_draft(row: AnyRow) -> AnyRow:
         return row
     listed = row.operation is ops.LIST_PUSH_CONFIGS
     flat, both = (_each(_flat), _each(_both)) if listed else (_flat, _both)
-    row = replace(row, decode_response=_then(flat, row.decode_response))
+    row = replace(row, decode_response=chain(flat, row.decode_response))
     if row.operation is ops.CREATE_PUSH_CONFIG:
-        row = replace(row, decode_request=_then(_flat, row.decode_request))
-    draft = replace(row, encode_response=_then(row.encode_response, both))
+        row = replace(row, decode_request=chain(_flat, row.decode_request))
+    draft = replace(row, encode_response=chain(row.encode_response, both))
     if row.operation is ops.CREATE_PUSH_CONFIG:
-        draft = replace(draft, encode_request=_then(row.encode_request, _nest))
+        draft = replace(draft, encode_request=chain(row.encode_request, _nest))
         row = row.with_extras(fallback=draft)
 
     def variant(wire: Any, parameters: Mapping[str, str]) -> AnyRow:
@@ -147,7 +144,7 @@ def with_draft(row: AnyRow) -> AnyRow:
 
 def draft_list(row: AnyRow) -> AnyRow:
     """The row of the draft's list method, made from the row of 1.0."""
-    listed = replace(row, address=LIST_METHOD, encode_response=_then(row.encode_response, _each(_both)))
+    listed = replace(row, address=LIST_METHOD, encode_response=chain(row.encode_response, _each(_both)))
     return listed.with_extras(variant=None)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from math import inf
@@ -24,8 +24,6 @@ from a2a_bridge.bindings.traffic import sent_bytes
 from a2a_bridge.codec.budget import ALLOWANCE, METER, LengthyError
 from a2a_bridge.core.addresses import Trust
 from a2a_bridge.core.errors import A2AError, Blame, Reason, request_too_large
-from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.asgi_request import (
     AsgiRequest,
@@ -60,9 +58,6 @@ TRAILERS = "http.response.trailers"
 
 class Calls(Protocol):
     """A binding that answers requests by their content type, beside the HTTP bindings."""
-
-    def add(self, service: Service, dialects: Sequence[Dialect]) -> None:
-        """Serves these dialects. Raises ValueError if an address is taken already."""
 
     #: the paths of its operations
     paths: Collection[str]
@@ -261,7 +256,6 @@ class _Served(AsgiRequest):
         "path",
         "peer",
         "query",
-        "stopping",
     )
 
     def __init__(
@@ -281,11 +275,6 @@ class _Served(AsgiRequest):
         self.peer = str(client[0]) if client else ""
         self._head: list[tuple[bytes, bytes]] | None = None
         self._beat: asyncio.Task[None] | None = None
-        self.stopping = False
-
-    def stop(self) -> None:
-        self.stopping = True
-        super().stop()
 
     def parameters(self) -> Mapping[str, str]:
         return HeaderParameters(self.headers)

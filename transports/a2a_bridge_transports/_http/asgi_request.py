@@ -80,6 +80,7 @@ class AsgiRequest(HoldsInWork):
         "scope",
         "send",
         "started",
+        "stopping",
     )
 
     def __init__(self, watches: Watches, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,6 +92,8 @@ class AsgiRequest(HoldsInWork):
         self.left = False
         #: the head of the response has been sent
         self.started = False
+        #: the host has cancelled the request because it stops
+        self.stopping = False
         #: messages of a stream that have been written and not yet sent
         self.parts: list[bytes] = []
         self._size = 0
@@ -225,6 +228,7 @@ class AsgiRequest(HoldsInWork):
 
     def stop(self) -> None:
         """Ends the request because the host stops; the binding tells the caller."""
+        self.stopping = True
         if self._task is not None:
             self._task.cancel()
 

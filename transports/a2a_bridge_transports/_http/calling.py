@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from multidict import MultiMapping
@@ -20,13 +21,15 @@ from a2a_bridge.core.call import (
 )
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, resume_id
-from a2a_bridge.dialects import BindingKind, Dialect, Form, Row, is_older
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import BindingKind, Dialect, ErrorReply, Form, Row, is_older
 from a2a_bridge.dialects.responses import other_rows, with_older_names
 from a2a_bridge.dialects.signed_extras import seal_side_channel
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_transports._http.connector import build_resolver
 from a2a_bridge_transports._http.parameters import request_headers, response_parameters
 from a2a_bridge_transports._http.rows import add_tenant, partly, read_large, take_parameters, without
-from a2a_bridge_transports._http.session import Exchanger
+from a2a_bridge_transports._http.session import Exchanger, open_exchanger
 
 _log = logging.getLogger("a2a_bridge.http")
 
@@ -179,6 +182,10 @@ class ClientSide:
             return read(*arguments)
         return await read_large(data, self.options.max_values, reply, read, *arguments)
 
+    def read_error(self, row: Row[Any, Any], status: int, body: Any, text: str = "") -> A2AError:
+        """The error in a response, with the hub's names of members. text: what is in place of a body."""
+        return row.decode_names(self.form.decode_error(ErrorReply(status, body, text, row.operation)))
+
     def with_challenges(self, error: A2AError, headers: MultiMapping[str]) -> A2AError:
         """The error of a response, with what the agent asks for. Only where the caller's own credentials are
         sent: elsewhere none that it presents would reach the agent.
@@ -194,3 +201,15 @@ class ClientSide:
         found = response_parameters(headers, self.dialect)
         if found:
             take_parameters(call, found, _log)
+
+
+@asynccontextmanager
+async def dial(
+    client: Callable[[hub.AgentInterface, Dialect, DialOptions, Exchanger], Service],
+    interface: hub.AgentInterface,
+    dialect: Dialect,
+    options: DialOptions,
+) -> AsyncIterator[Service]:
+    """A client side of a class, with a separate session."""
+    async with open_exchanger(options, build_resolver(options.resolve)) as exchanger:
+        yield client(interface, dialect, options, exchanger)

@@ -118,8 +118,7 @@ class EventWriter:
         transport = self._connection.transport
         waiting = 0 if transport is None else transport.get_write_buffer_size()
         if waiting > SMALL:
-            # The transport holds all data that it is writing, and the source the event until it is asked for
-            # the next one.
+            # The transport holds the data that it writes, and the source the event until the next one.
             waiting = 2 * max(waiting, self._sent)
         in_work.add(waiting)
         try:

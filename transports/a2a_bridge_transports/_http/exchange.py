@@ -48,8 +48,7 @@ Headers = tuple[tuple[str, str], ...]
 
 JSON: Headers = (("Content-Type", "application/json"),)
 A2A_JSON: Headers = (("Content-Type", "application/a2a+json"),)
-#: for answers to GET, which caches of HTTP may keep otherwise: a caller must not get an answer to another
-#: caller
+#: for answers to GET, which HTTP caches may keep otherwise: one is for one caller only
 NO_STORE: Headers = (("Cache-Control", "no-store"),)
 #: X-Accel-Buffering tells nginx to pass events on as they come
 EVENT_STREAM: Headers = (
@@ -161,8 +160,7 @@ def error_status(error: A2AError, encoded: int) -> int:
     return error.status if isinstance(error, HttpStatusError) else encoded
 
 
-#: of an error by middleware of the application or by an agent that names none: a 401 must have a challenge
-#: (RFC 9110, 15.5.2)
+#: of an error that names none: a 401 must have a challenge (RFC 9110, 15.5.2)
 _CHALLENGE: Headers = (("WWW-Authenticate", 'Bearer realm="a2a"'),)
 
 

@@ -22,44 +22,29 @@ from functools import partial
 from time import monotonic
 from typing import Any, cast
 
-from multidict import CIMultiDict
-
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
-from a2a_bridge.bindings.memory import HoldsInWork
 from a2a_bridge.bindings.offload import SMALL
 from a2a_bridge.bindings.server_tls import ServerTls
-from a2a_bridge.bindings.traffic import rejected_connections
 from a2a_bridge.core.addresses import Trust
-from a2a_bridge.core.errors import A2AError, Reason, internal_error, request_too_large
+from a2a_bridge.core.errors import A2AError, Reason, internal_error
 from a2a_bridge_transports._http.events import EventWriter
 from a2a_bridge_transports._http.exchange import (
     CHUNKED,
     CLOSE,
-    CONTENT_ENCODING,
-    CONTINUE,
     HOST,
     KEEP,
-    SLOWEST_BODY,
     TRANSFER_ENCODING,
-    HttpStatusError,
     Reply,
     StreamReply,
-    body_too_slow,
     date,
     head,
     reject,
     reject_logged,
     response,
 )
-from a2a_bridge_transports._http.mounts import Mounts, without_empty_start
-from a2a_bridge_transports._http.parameters import (
-    HeaderParameters,
-    base_url,
-    check_encoding,
-    is_host,
-    is_local_name,
-)
-from a2a_bridge_transports._http.protocol import KEEP_CONNECTION, READ_AHEAD, Answering, Connection
+from a2a_bridge_transports._http.mounts import without_empty_start
+from a2a_bridge_transports._http.parameters import HeaderParameters, base_url, is_host, is_local_name
+from a2a_bridge_transports._http.protocol import Connection, ConnectionHost, Incoming
 from a2a_bridge_transports._http.sse import run_flushing
 
 _log = logging.getLogger("a2a_bridge.http")
@@ -120,8 +105,7 @@ class Backlog:
             _log.debug("a connection broke before it was open: %s", error)
 
 
-#: how long the listener stays open once draining has begun, unless HostOptions.drain_window says otherwise
-#: (seconds)
+#: seconds that the listener stays open in draining, unless HostOptions.drain_window says otherwise
 DRAIN_WINDOW = 0.5
 #: seconds to accept the connections that are waiting for it when the listener is closed
 LAST_ACCEPT = 0.01
@@ -138,7 +122,7 @@ _TLS_SHUTDOWN = 24 * 3600.0
 _REMEMBERED = 256
 
 
-class HttpHost(Mounts):
+class HttpHost(ConnectionHost):
     """One address, shared by all HTTP bindings; implements DocumentHost. Raises TypeError if `tls` is no
     ServerTls and no ssl.SSLContext, ValueError if an entry of `trust_forwarded` is no address.
     """
@@ -149,18 +133,12 @@ class HttpHost(Mounts):
             name = type(options.tls).__name__
             raise TypeError(f"tls of an HTTP host is a ServerTls or ssl.SSLContext, not {name}")
         self.trust = Trust(options.trust_forwarded)
-        #: the open connections
-        self.connections: set[Connection] = set()
-        self.begin: Callable[[Connection], Answering] = partial(HostRequest, self)
-        #: requests get copies of it, so that no request sees context variables of an earlier one
-        self.context = contextvars.copy_context()
+        self.begin = partial(HostRequest, self)
         self._address = address
         self._listener: asyncio.Server | None = None
         self._backlog: Backlog | None = None
-        self._sweep: asyncio.TimerHandle | None = None
         #: valid Host headers → the base URL; empty if the headers of proxies count, too
         self.bases: dict[str, str] = {}
-        self._is_full = False
         #: True when draining is over
         self._is_closed = False
 
@@ -265,31 +243,12 @@ class HttpHost(Mounts):
             if tasks:
                 await asyncio.wait(tasks, timeout=LAST_WORDS)
 
-    def _sweep_late(self) -> None:
-        """Looks for connections whose deadline has passed; reschedules itself."""
-        loop = asyncio.get_running_loop()
-        # First, so that an error in one connection does not end the sweep for the others.
-        self._sweep = loop.call_later(min(self.options.header_timeout, KEEP_CONNECTION) / 4, self._sweep_late)
-        now = loop.time()
-        for connection in list(self.connections):
-            connection.end_late(now)
-
     def has_room(self) -> bool:
-        """True if one more connection is within the limit. Logs once that it is not, until there is room
-        again. After draining there is none: a TLS handshake may have begun before the listener was closed.
-        """
         if self._is_closed:
-            return False
+            return False  # a TLS handshake may have begun before the listener was closed
         if self._backlog is not None:
             self._backlog.on_open()
-        limit = self.options.max_connections
-        full = 0 < limit <= len(self.connections)
-        if full:
-            rejected_connections["http"] += 1
-        if full and not self._is_full:
-            _log.warning("rejecting connections: %d are open, which is the limit", limit)
-        self._is_full = full
-        return not full
+        return super().has_room()
 
     def check(self, request: HostRequest) -> A2AError | None:
         """Why a request is rejected before any handler sees it; None if it is not."""
@@ -301,8 +260,7 @@ class HttpHost(Mounts):
         if request.version not in ("1.1", "1.0"):  # without one in the request line it is HTTP/0.9
             return A2AError(Reason.INVALID_REQUEST, "HTTP/1.0 and HTTP/1.1 are spoken here")
         if TRANSFER_ENCODING in headers:
-            # HTTP/1.0 has no chunked bodies (RFC 9112 section 6.1): a proxy may frame such a request in
-            # another way.
+            # HTTP/1.0 has no chunked bodies (RFC 9112, 6.1): a proxy may frame it in another way.
             codings = [coding.lower() for coding in headers.getall(TRANSFER_ENCODING)]
             if codings != ["chunked"] or request.version == "1.0":
                 return A2AError(Reason.INVALID_REQUEST, "the Transfer-Encoding header is not valid")
@@ -319,27 +277,10 @@ class HttpHost(Mounts):
         return True
 
 
-class HostRequest(HoldsInWork):
+class HostRequest(Incoming):
     """A request whose head is complete; implements Request. The connection calls `answer`, once."""
 
-    __slots__ = (
-        "_arrived",
-        "_connection",
-        "_host",
-        "_is_cut_off",
-        "_is_late",
-        "_patience",
-        "close",
-        "headers",
-        "method",
-        "path",
-        "peer",
-        "query",
-        "started",
-        "stopping",
-        "task",
-        "version",
-    )
+    __slots__ = ("_host", "method", "path", "peer", "query", "started")
 
     def __init__(self, host: HttpHost, connection: Connection) -> None:
         parser = connection.parser
@@ -347,7 +288,7 @@ class HostRequest(HoldsInWork):
         self._host = host
         self.peer = connection.peer
         self.method = parser.method
-        self.headers: CIMultiDict[str] = parser.headers
+        self.headers = parser.headers
         target = parser.target
         if target[:1] != "/":
             authority, target = split_target(target)
@@ -355,23 +296,17 @@ class HostRequest(HoldsInWork):
                 self.headers[HOST] = authority  # which replaces the header (RFC 9112 section 3.2.2)
         path, _, self.query = target.partition("?")
         self.path = without_empty_start(path) if path.startswith("//") else path
-        #: of HTTP, as RequestParser.version
         self.version = parser.version
-        #: True if the connection is closed after the response
         self.close = host.draining or not parser.keep_alive
         self.stopping = False
         #: True if bytes of the response have been written
         self.started = False
-        #: the task that answers, once it has begun
-        self.task: asyncio.Task[Any] | None = None
+        self.task = None
         self._held = 0
-        #: done when the handler need not wait for the body any more
-        self._arrived: asyncio.Future[None] | None = None
+        self._arrived = None
         self._patience = 0.0
         self._is_late = False
         self._is_cut_off = False
-
-    # ------------------------------------------------------------------ for handlers
 
     def parameters(self) -> Mapping[str, str]:
         return HeaderParameters(self.headers)
@@ -389,90 +324,7 @@ class HostRequest(HoldsInWork):
         scheme = "https" if self._host.options.tls is not None else "http"
         return base_url(scheme, named, "", self.headers, trusted=self.peer in self._host.trust)
 
-    async def read(self) -> bytes:
-        if CONTENT_ENCODING in self.headers:
-            check_encoding(self.headers)
-        parser = self._connection.parser
-        if not parser.complete:
-            await self._rest()
-        if parser.size > self._host.options.max_body:
-            raise self._too_large()
-        body = parser.take_body()
-        if len(body) > SMALL and not self._held:
-            self.hold(len(body))
-        return body
-
-    async def _rest(self) -> None:
-        """Waits until the body is complete. Raises A2AError if it is too large, too slow or malformed."""
-        connection = self._connection
-        parser = connection.parser
-        limit = self._host.options.max_body
-        if parser.size + parser.missing > limit:
-            raise self._too_large()
-        if self.headers.get("Expect", "").lower() == "100-continue" and self.version != "1.0":
-            connection.write(CONTINUE)
-        loop = asyncio.get_running_loop()
-        self._patience = loop.time() + self._host.options.header_timeout
-        self._arrived = loop.create_future()
-        self.body_came()
-        connection.resume_reading()
-        try:
-            await self._arrived
-        finally:
-            self._arrived = None
-        if self._is_late:
-            self.close = True
-            raise body_too_slow()
-        if self._is_cut_off:
-            self.close = True
-            raise HttpStatusError(400, Reason.INVALID_REQUEST, "the body is not framed correctly")
-
-    def _too_large(self) -> A2AError:
-        self.close = True
-        return request_too_large(self._host.options.max_body)
-
-    # ------------------------------------------------------------------ for the connection
-
-    def body_came(self) -> None:
-        """More of the body is there, or all of it."""
-        connection = self._connection
-        parser = connection.parser
-        if self._arrived is None:
-            if parser.size > READ_AHEAD and not parser.complete:
-                connection.pause_reading()
-            return
-        self.hold(parser.size - self._held)
-        connection.deadline = self._patience + parser.size / SLOWEST_BODY
-        if parser.complete or self._is_cut_off or parser.size > self._host.options.max_body:
-            self._wake()
-
-    def cut_off(self) -> None:
-        """The rest of the body is malformed."""
-        self._is_cut_off = True
-        self.body_came()
-
-    def body_is_late(self) -> None:
-        """The time for the rest of the body has passed."""
-        self._is_late = True
-        self._wake()
-
-    def _wake(self) -> None:
-        self._connection.deadline = float("inf")
-        if self._arrived is not None and not self._arrived.done():
-            self._arrived.set_result(None)
-
-    def cancel(self) -> None:
-        """Ends the call because the client has left."""
-        if self.task is not None:
-            self.task.cancel()
-
-    def stop(self) -> None:
-        """Ends the call because the host stops; the handler tells the caller."""
-        self.stopping = True
-        self.cancel()
-
     async def answer(self) -> None:
-        """Calls the handler and writes its response."""
         connection = self._connection
         if self.task is None:  # its first step is done while it is made
             self.task = asyncio.current_task()

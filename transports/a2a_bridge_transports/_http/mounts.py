@@ -139,7 +139,16 @@ class Mounts:
 
     def show(self, path: str, render: Render) -> None:
         """Serves a page at an absolute path. Raises ValueError if it is taken."""
-        shown = _Shown(render).get
+
+        async def shown(request: exchange.Request) -> exchange.Reply:
+            try:
+                page = await render(request.headers.get("Accept", ""))
+            except Exception:  # noqa: BLE001  the application's function
+                _log.exception("the page at %s failed", request.path)
+                return exchange.reject(internal_error())
+            headers = (("Content-Type", page.content_type), ("Cache-Control", "no-store"))
+            return exchange.Reply(page.status, headers, page.body)
+
         self.mount(path, {"GET": shown, "HEAD": shown})
 
     def front(self, page: Document) -> None:
@@ -148,12 +157,28 @@ class Mounts:
 
     def receive(self, path: str, receive: Receive) -> None:
         """Passes posts below an absolute path to a function. Raises ValueError if it is taken."""
-        self.mount_tree(path, _Received(canonical(path), receive).handle)
+        below = len(canonical(path))
+
+        async def received(request: exchange.Request) -> exchange.Reply:
+            if request.method != "POST":
+                return exchange.reject(exchange.not_allowed(["POST"]))
+            try:
+                status = await receive(request.path[below:], request.parameters(), request.read)
+            except A2AError as error:
+                return exchange.reject(error)
+            except exchange.ClientLeftError:
+                raise
+            except Exception:  # noqa: BLE001  the application's function
+                _log.exception("what was posted to %s could not be received", request.path[:below])
+                return exchange.reject(internal_error())
+            return exchange.Reply(status, ())
+
+        self.mount_tree(path, received)
 
     def find(self, method: str, path: str, *, plain: bool = False) -> exchange.Handler:
         """The handler of a request; if there is none, a handler that rejects it."""
         if method in _READS and path in _ROOTS and self._front is not None and not plain:
-            return _Front(self._front, self.find(method, path, plain=True)).get
+            return _front(self._front, self.find(method, path, plain=True))
         methods = self._exact.get(path)
         if methods is None and method == "POST" and (posted := self._find_post(path)) is not None:
             return posted
@@ -313,56 +338,16 @@ class _Published:
         return exchange.Reply(204, self._cors + preflight)
 
 
-class _Shown:
-    """One page, rendered for each request and never cached."""
-
-    def __init__(self, render: Render) -> None:
-        self._render = render
-
-    async def get(self, request: exchange.Request) -> exchange.Reply:
-        try:
-            page = await self._render(request.headers.get("Accept", ""))
-        except Exception:  # noqa: BLE001  the application's function
-            _log.exception("the page at %s failed", request.path)
-            return exchange.reject(internal_error())
-        headers = (("Content-Type", page.content_type), ("Cache-Control", "no-store"))
-        return exchange.Reply(page.status, headers, page.body)
-
-
-class _Front:
+def _front(page: Document, otherwise: exchange.Handler) -> exchange.Handler:
     """The page at the root. otherwise: the handler for requests that want no page."""
 
-    def __init__(self, page: Document, otherwise: exchange.Handler) -> None:
-        self._page = page
-        self._otherwise = otherwise
-
-    async def get(self, request: exchange.Request) -> exchange.Reply | exchange.StreamReply:
+    async def answer(request: exchange.Request) -> exchange.Reply | exchange.StreamReply:
         accepted = [one.partition(";")[0].strip() for one in request.headers.get("Accept", "").split(",")]
         if "text/html" not in accepted:
-            return await self._otherwise(request)
-        return exchange.Reply(200, _PAGE, self._page(request.base_url()))
+            return await otherwise(request)
+        return exchange.Reply(200, _PAGE, page(request.base_url()))
 
-
-class _Received:
-    """A function that takes posts."""
-
-    def __init__(self, prefix: str, receive: Receive) -> None:
-        self._below = len(prefix)
-        self._receive = receive
-
-    async def handle(self, request: exchange.Request) -> exchange.Reply:
-        if request.method != "POST":
-            return exchange.reject(exchange.not_allowed(["POST"]))
-        try:
-            status = await self._receive(request.path[self._below :], request.parameters(), request.read)
-        except A2AError as error:
-            return exchange.reject(error)
-        except exchange.ClientLeftError:
-            raise
-        except Exception:  # noqa: BLE001  the application's function
-            _log.exception("what was posted to %s could not be received", request.path[: self._below])
-            return exchange.reject(internal_error())
-        return exchange.Reply(status, ())
+    return answer
 
 
 def _matches(condition: str, tag: str) -> bool:

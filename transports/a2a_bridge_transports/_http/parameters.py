@@ -9,13 +9,13 @@ Rules:
 
 import re
 from collections.abc import ItemsView, Iterable, Iterator, Mapping
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qsl
 
 from multidict import MultiMapping
 
 from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.core.addresses import is_address
 from a2a_bridge.core.call import (
     EXTENSIONS_PARAMETER,
     LEFT_OUT_PARAMETER,
@@ -26,6 +26,7 @@ from a2a_bridge.core.call import (
     Joined,
 )
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.core.masking import HEADER_NAME
 from a2a_bridge.core.resume import GAP
 from a2a_bridge.dialects import Dialect
 from a2a_bridge.dialects.dialect import OLDER_EXTENSIONS, merge
@@ -65,7 +66,6 @@ _VARIANT = {
     OLDER_EXTENSIONS: "X-A2A-Extensions",
     RESUME_PARAMETER: "A2A-Resume",
 }
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
@@ -218,7 +218,7 @@ def reply_headers(
     """
     found = []
     for name, value in parameters.items():
-        if not _NAME.fullmatch(name) or name.lower() in FRAMING or not is_value(value):
+        if not HEADER_NAME.fullmatch(name) or name.lower() in FRAMING or not is_value(value):
             raise ValueError(f"{name!r} cannot be sent as a response header")
         names = extensions if name == EXTENSIONS_PARAMETER else (name,)
         found += [(_VARIANT.get(one.lower(), one), value) for one in names]
@@ -248,7 +248,7 @@ def request_headers(
             headers[EXTENSIONS_PARAMETER] = declared
     headers.update(options.parameters)
     for name, value in headers.items():
-        if not _NAME.fullmatch(name) or not is_value(value):
+        if not HEADER_NAME.fullmatch(name) or not is_value(value):
             raise invalid_params(name, "is not a parameter that a header can hold")
     if not FRAMING.isdisjoint(headers):
         headers = {name: value for name, value in headers.items() if name not in FRAMING}
@@ -306,13 +306,7 @@ def is_host(host: str) -> bool:
 def is_local_name(host: str) -> bool:
     """True if a Host header names an address or localhost, and no name that anybody else can have."""
     name = re.sub(r":[0-9]+$", "", host).strip("[]").lower()
-    if name == "localhost":
-        return True
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
+    return name == "localhost" or is_address(name)
 
 
 def base_url(scheme: str, host: str, root: str, headers: Mapping[str, str], *, trusted: bool) -> str:

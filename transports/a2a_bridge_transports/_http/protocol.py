@@ -1,4 +1,4 @@
-"""A connection of the HTTP listener: bytes in and out, and the limits of time. It knows no route.
+"""A connection of the HTTP listener: bytes in and out, bodies, and the limits of time. It knows no route.
 
 Rules:
 1. One request at a time. What a client sends ahead waits here, within a limit, and then in its own system.
@@ -15,26 +15,41 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import Context
 from math import inf
-from typing import Any, Protocol, cast
+from typing import Any, cast
+
+from multidict import CIMultiDict
 
 from a2a_bridge.bindings.binding import HostOptions
-from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge_transports._http.exchange import CLOSE, HttpStatusError, reject, response
+from a2a_bridge.bindings.memory import HoldsInWork
+from a2a_bridge.bindings.offload import SMALL
+from a2a_bridge.bindings.traffic import rejected_connections
+from a2a_bridge.core.errors import A2AError, Reason, request_too_large
+from a2a_bridge_transports._http.exchange import (
+    CLOSE,
+    CONTENT_ENCODING,
+    CONTINUE,
+    SLOWEST_BODY,
+    HttpStatusError,
+    body_too_slow,
+    reject,
+    response,
+)
+from a2a_bridge_transports._http.mounts import Mounts
+from a2a_bridge_transports._http.parameters import check_encoding
 from a2a_bridge_transports._http.parser import HeadTooLargeError, MalformedError, RequestParser
 
 _log = logging.getLogger("a2a_bridge.http")
 
 #: how long an idle connection is kept; longer than the 60 s of common proxies, which should close first
 KEEP_CONNECTION = 75.0
-#: the write-stall timeout, in seconds: how long a client may read nothing while something waits for it;
-#: common proxies give up after 60 s
+#: seconds that a client may read nothing while something waits for it; common proxies wait 60 s
 UNREAD = 120.0
 #: the same while the host shuts down
 UNREAD_AT_END = 2.0
@@ -52,45 +67,157 @@ TURN = 16
 SHARE = 64 * 1024
 
 
-class Answering(Protocol):
-    """A request that is being answered."""
+class Incoming(HoldsInWork):
+    """A request that is being answered, with its body. `__init__` of the subclass sets the members."""
 
+    __slots__ = (
+        "_arrived",
+        "_connection",
+        "_is_cut_off",
+        "_is_late",
+        "_patience",
+        "close",
+        "headers",
+        "stopping",
+        "task",
+        "version",
+    )
+
+    _connection: Connection
+    #: done when the handler need not wait for the body any more
+    _arrived: asyncio.Future[None] | None
+    _patience: float
+    _is_late: bool
+    _is_cut_off: bool
+    headers: CIMultiDict[str]
+    #: of HTTP, as RequestParser.version
+    version: str
+    #: True if the connection is closed after the response
+    close: bool
+    stopping: bool
     #: the task that answers, once it has begun
     task: asyncio.Task[Any] | None
 
     async def answer(self) -> None:
         """Writes the response, and calls `Connection.on_answered`."""
+        raise NotImplementedError
+
+    async def read(self) -> bytes:
+        """The body; see `Request.read`."""
+        if CONTENT_ENCODING in self.headers:
+            check_encoding(self.headers)
+        connection = self._connection
+        parser = connection.parser
+        if not parser.complete:
+            await self._rest()
+        if parser.size > connection.host.options.max_body:
+            raise self._too_large()
+        body = parser.take_body()
+        if len(body) > SMALL and not self._held:
+            self.hold(len(body))
+        return body
+
+    async def _rest(self) -> None:
+        """Waits until the body is complete. Raises A2AError if it is too large, too slow or malformed."""
+        connection = self._connection
+        parser, options = connection.parser, connection.host.options
+        if parser.size + parser.missing > options.max_body:
+            raise self._too_large()
+        if self.headers.get("Expect", "").lower() == "100-continue" and self.version != "1.0":
+            connection.write(CONTINUE)
+        loop = asyncio.get_running_loop()
+        self._patience = loop.time() + options.header_timeout
+        self._arrived = loop.create_future()
+        self.body_came()
+        connection.resume_reading()
+        try:
+            await self._arrived
+        finally:
+            self._arrived = None
+        if self._is_late:
+            self.close = True
+            raise body_too_slow()
+        if self._is_cut_off:
+            self.close = True
+            raise HttpStatusError(400, Reason.INVALID_REQUEST, "the body is not framed correctly")
+
+    def _too_large(self) -> A2AError:
+        self.close = True
+        return request_too_large(self._connection.host.options.max_body)
 
     def body_came(self) -> None:
         """More of the body is there, or all of it."""
-
-    def body_is_late(self) -> None:
-        """The time for the rest of the body has passed."""
+        connection = self._connection
+        parser = connection.parser
+        if self._arrived is None:
+            if parser.size > READ_AHEAD and not parser.complete:
+                connection.pause_reading()
+            return
+        self.hold(parser.size - self._held)
+        connection.deadline = self._patience + parser.size / SLOWEST_BODY
+        if parser.complete or self._is_cut_off or parser.size > connection.host.options.max_body:
+            self._wake()
 
     def cut_off(self) -> None:
         """The rest of the body is malformed."""
+        self._is_cut_off = True
+        self.body_came()
+
+    def body_is_late(self) -> None:
+        """The time for the rest of the body has passed."""
+        self._is_late = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._connection.deadline = inf
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
 
     def cancel(self) -> None:
         """Ends the call because the client has left."""
+        if self.task is not None:
+            self.task.cancel()
 
     def stop(self) -> None:
-        """Ends the call because the host stops; the client gets an error."""
+        """Ends the call because the host stops; the handler tells the caller."""
+        self.stopping = True
+        self.cancel()
 
 
-class Owner(Protocol):
-    """The members of the host that a connection needs."""
+class ConnectionHost(Mounts):
+    """The part of a host that its connections see: their limit, and the sweep over their deadlines."""
 
-    options: HostOptions
-    #: the context that each request gets a copy of
-    context: Context
-    connections: set[Connection]
-    #: the host shuts down
-    draining: bool
     #: makes the request whose head a connection has read
-    begin: Callable[[Connection], Answering]
+    begin: Callable[[Connection], Incoming]
+
+    def __init__(self, options: HostOptions) -> None:
+        super().__init__(options)
+        #: the open connections
+        self.connections: set[Connection] = set()
+        #: requests get copies of it, so that no request sees context variables of an earlier one
+        self.context = contextvars.copy_context()
+        self._is_full = False
+        self._sweep: asyncio.TimerHandle | None = None
 
     def has_room(self) -> bool:
-        """True if one more connection is within the limit."""
+        """True if one more connection is within the limit. Logs once that it is not, until there is room."""
+        limit = self.options.max_connections
+        full = 0 < limit <= len(self.connections)
+        if full:
+            rejected_connections["http"] += 1
+        if full and not self._is_full:
+            _log.warning("rejecting connections: %d are open, which is the limit", limit)
+        self._is_full = full
+        return not full
+
+    def _sweep_late(self) -> None:
+        """Looks for connections whose deadline has passed; reschedules itself."""
+        loop = asyncio.get_running_loop()
+        # First, so that an error in one connection does not end the sweep for the others.
+        self._sweep = loop.call_later(min(self.options.header_timeout, KEEP_CONNECTION) / 4, self._sweep_late)
+        now = loop.time()
+        for connection in list(self.connections):
+            connection.end_late(now)
 
 
 class Connection(asyncio.Protocol):
@@ -116,7 +243,7 @@ class Connection(asyncio.Protocol):
         "transport",
     )
 
-    def __init__(self, host: Owner) -> None:
+    def __init__(self, host: ConnectionHost) -> None:
         self.host = host
         self._loop = asyncio.get_running_loop()
         self.parser = RequestParser(host.options.max_header)
@@ -125,7 +252,7 @@ class Connection(asyncio.Protocol):
         #: the address of the other end; empty if unknown
         self.peer = ""
         #: the request that is being answered
-        self.request: Answering | None = None
+        self.request: Incoming | None = None
         #: when `end_late` ends the connection or its request, on the clock of the loop
         self.deadline = inf
         #: how far the client had read at the last look (`_position`), and when it has to have read further
@@ -253,7 +380,7 @@ class Connection(asyncio.Protocol):
         request = self.request = self.host.begin(self)
         self.deadline = inf
         work, context = request.answer(), self.host.context.copy()
-        # `Answering` keeps the task. A task factory of the application is for its own tasks.
+        # `Incoming` keeps the task. A task factory of the application is for its own tasks.
         if sys.version_info >= (3, 12):
             # Its first step is done at once: a handler that does not wait needs no turn of the loop.
             asyncio.Task(work, loop=self._loop, context=context, eager_start=True)

@@ -3,6 +3,7 @@ of tasks without those that cannot be read (see dialects.listing), and large res
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     SIDE_CHANNEL,
     Call,
+    CallContext,
     ResponseParameters,
     left_out,
     relayable,
@@ -78,6 +80,16 @@ async def read_large(
         return read(*arguments)
     finally:
         in_work.add(-len(data))
+
+
+def remaining_time(context: CallContext, default: float | None) -> float | None:
+    """Seconds until the deadline; `default` without one. Raises DEADLINE_EXCEEDED if it has passed."""
+    if context.deadline is None:
+        return default
+    left = context.deadline - time.monotonic()
+    if left <= 0:
+        raise A2AError(Reason.DEADLINE_EXCEEDED)
+    return left
 
 
 def take_parameters(call: Call[Any, Any], found: dict[str, str], log: logging.Logger) -> None:

@@ -15,9 +15,9 @@ import contextlib
 import os
 import re
 import ssl
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, NoReturn
 from urllib.parse import urlencode
 
@@ -39,7 +39,7 @@ from a2a_bridge.bindings.binding import (
 from a2a_bridge.bindings.bounded import Sending
 from a2a_bridge.bindings.frames import Frame
 from a2a_bridge.bindings.memory import Arriving
-from a2a_bridge.core.call import CallContext, Joined, entries_of
+from a2a_bridge.core.call import Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.masking import without_query_values
 from a2a_bridge_transports._http import sse
@@ -68,16 +68,12 @@ _HTTP_2 = re.compile(r"\\x00\\x00.{1,4}\\x04\\x00\\x00\\x00\\x00\\x00")
 _UNDECODED = "decode content-encoding"
 _UNREAD = (aiohttp.ClientResponseError, aiohttp.ClientPayloadError)
 
-#: the system's resolver raises UnicodeError for a host that is no name, aiohttp raises RuntimeError for
-#: the use of a session or connection that this side has closed
 #: bytes of a stream that are read before other work has its turn
 _TURN = 64 * 1024
+#: the system's resolver raises UnicodeError for a host that is no name, aiohttp raises RuntimeError for
+#: the use of a session or connection that this side has closed
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError, UnicodeError, RuntimeError)
-_NOT_CONNECTED = (
-    aiohttp.ConnectionTimeoutError,
-    aiohttp.ClientHttpProxyError,
-    aiohttp.InvalidURL,
-)
+_NOT_CONNECTED = (aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError, aiohttp.InvalidURL)
 
 
 def url_of(address: str, tls: Any) -> str:
@@ -155,15 +151,6 @@ class Exchanger:
         """Ends the reads that wait. aiohttp lets the readers of a closed session wait for ever."""
         for response in self._reading:
             response.content.set_exception(aiohttp.ClientConnectionError("the session is closed"))
-
-    def remaining_time(self, context: CallContext, default: float | None) -> float | None:
-        """Seconds until the deadline; `default` without one. Raises DEADLINE_EXCEEDED if it has passed."""
-        if context.deadline is None:
-            return default
-        left = context.deadline - time.monotonic()
-        if left <= 0:
-            raise A2AError(Reason.DEADLINE_EXCEEDED)
-        return left
 
     async def call(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, limit: float | None
@@ -420,23 +407,16 @@ def text_of(data: bytes) -> str:
 async def fetcher(options: DialOptions) -> AsyncIterator[Fetch]:
     """A Fetch (GET) with its own session. After DOCUMENT_TIME at the latest it raises DEADLINE_EXCEEDED."""
     limit = DOCUMENT_TIME if options.timeout is None else min(options.timeout, DOCUMENT_TIME)
-    resolver = build_resolver(options.resolve)
-    async with open_exchanger(options, resolver) as exchanger:
+    async with open_exchange(replace(options, timeout=limit)) as exchange:
 
         async def fetch(url: str, headers: Mapping[str, str]) -> Fetched:
-            sent = {**options.parameters, **headers}
-            target = parse_url(url_of(url, None))
-            if resolver is not None:
-                await resolver.check_literal(target)
             try:
-                fetched = await exchanger.call("GET", target, sent, None, limit)
+                return await exchange("GET", url_of(url, None), {**options.parameters, **headers}, None)
             except A2AError as error:
                 if error.reason is not Reason.DEADLINE_EXCEEDED:
                     raise
                 text = f"{url} has not arrived whole within {limit:g} s"
                 raise A2AError(Reason.DEADLINE_EXCEEDED, text, blame=Blame.PEER) from error
-            names = {name.lower(): value for name, value in fetched.headers.items()}
-            return Fetched(fetched.status, names, fetched.body)
 
         yield fetch
 

@@ -216,8 +216,7 @@ class Decoder:
         elif self._begins_object(line):
             self._is_object = True
             self._add(line)
-        # `retry` is for readers that reconnect by themselves; comments have no name, and other fields no
-        # meaning
+        # `retry` is for readers that reconnect by themselves; comments and other fields say nothing
 
     def _add(self, line: bytes) -> None:
         self._data = line if self._data is None else _joined(self._data, b"\n" + line)

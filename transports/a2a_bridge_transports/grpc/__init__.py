@@ -45,9 +45,9 @@ class GrpcBinding:
             return
         from a2a_bridge_transports.grpc.asgi import GrpcCalls
 
-        if host.calls is None:
-            host.calls = GrpcCalls(host.options)
-        host.calls.add(service, dialects)
+        calls = host.calls if isinstance(host.calls, GrpcCalls) else GrpcCalls(host.options)
+        calls.add(service, dialects)
+        host.calls = calls
 
     def dial(
         self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions

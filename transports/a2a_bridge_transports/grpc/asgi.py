@@ -11,7 +11,7 @@ The methods are those of `server`; this is the second host below them, beside gr
 import asyncio
 import time
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable
 from contextlib import aclosing
 from typing import NamedTuple
 from urllib.parse import quote
@@ -21,8 +21,6 @@ from multidict import CIMultiDict
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.core.errors import A2AError, GrpcStatus, request_too_large
-from a2a_bridge.core.service import Service
-from a2a_bridge.dialects import Dialect
 from a2a_bridge_transports._http.asgi import TRAILERS, AsgiHost
 from a2a_bridge_transports._http.asgi_request import (
     AsgiRequest,
@@ -47,8 +45,8 @@ from a2a_bridge_transports.grpc.frames import (
     timeout_of,
     web_trailers,
 )
-from a2a_bridge_transports.grpc.server import GOING_AWAY, Handlers, Method, Rejection, Running
-from a2a_bridge_transports.grpc.services import HEALTH, REFLECTION_PATHS, Health, Reflection
+from a2a_bridge_transports.grpc.server import GOING_AWAY, Method, Rejection
+from a2a_bridge_transports.grpc.services import REFLECTION_PATHS, HostMethods, Reflection
 
 _NO_TRAILERS = (
     "this server sends no HTTP trailers, which gRPC needs; use a server that sends them, gRPC-Web, or "
@@ -88,45 +86,21 @@ def _kinds(cors: str) -> dict[bytes, _Kind]:
     return made
 
 
-class GrpcCalls:
+class GrpcCalls(HostMethods):
     """The gRPC calls of one ASGI application; implements `asgi.Calls`."""
 
     def __init__(self, options: HostOptions) -> None:
-        self.options = options
+        super().__init__(options)
         self._kinds = _kinds(options.cors)
-        self._handlers: list[Handlers] = []
-        self._health = Health((), options.rejection)
-        self._methods = self._health.methods()
-        #: the paths of all operations, health included
-        self.paths: Collection[str] = self._methods
-        self._running = Running()
-
-    def add(self, service: Service, dialects: Sequence[Dialect]) -> None:
-        """Serves the dialects that have a gRPC form. Raises ValueError if an address is taken already."""
-        handlers = Handlers(
-            service,
-            dialects,
-            max_body=self.options.max_body,
-            max_values=self.options.max_values,
-            running=self._running,
-            authenticate=self.options.authenticate,
-            permit=self.options.permit,
-        )
-        taken = self._methods.keys() & handlers.methods.keys()
-        if taken:
-            raise ValueError(f"{min(taken)} is served by this host already")
-        self._handlers.append(handlers)
-        self._methods |= handlers.methods
-        self._health.names.update(handlers.services)
-        handlers.reject_others()
+        self.paths: Collection[str] = self.methods
 
     def retire(self) -> None:
         """Health reports NOT_SERVING from here on, and its watches end."""
-        self._health.retired.set()
+        self.health.retired.set()
 
     def end(self) -> None:
         """Calls that are cancelled from here on end as UNAVAILABLE."""
-        self._running.ended = True
+        self.running.ended = True
 
     def begin(
         self, host: AsgiHost, scope: Scope, receive: Receive, send: Send, path: str
@@ -134,21 +108,19 @@ class GrpcCalls:
         """The call of a request; None if the request is none."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if scope["method"] == "OPTIONS":
-            is_preflight = b"access-control-request-method" in headers and path in self._methods
+            is_preflight = b"access-control-request-method" in headers and path in self.methods
             return _Preflight(host, scope, receive, send) if is_preflight and self.options.cors else None
         media = headers.get(b"content-type", b"")
         kind = self._kinds.get(media) or self._kinds.get(media.partition(b";")[0].strip().lower())
         if kind is None or scope["method"] != "POST":
             return None
         call = _Call(host, scope, receive, send, kind, headers)
-        call.method = self._methods.get(path)
+        call.method = self.methods.get(path)
         if call.method is None:
             if path in REFLECTION_PATHS:
-                names = [name for handlers in self._handlers for name in handlers.services]
-                call.reflection = Reflection((*names, HEALTH))
+                call.reflection = Reflection(self.services)
             else:
-                found = (handlers.find_rejecting(path) for handlers in self._handlers)
-                call.method = next((method for method in found if method is not None), None)
+                call.method = self.find_rejecting(path)
         return call
 
 
@@ -187,7 +159,6 @@ class _Call(AsgiRequest):
         "_trailing",
         "method",
         "reflection",
-        "stopping",
     )
 
     def __init__(
@@ -209,11 +180,6 @@ class _Call(AsgiRequest):
         self._trailing: Headers | None = None
         self.method: Method | None = None
         self.reflection: Reflection | None = None
-        self.stopping = False
-
-    def stop(self) -> None:
-        self.stopping = True
-        super().stop()
 
     # ---------------------------------------------------------------- server.Exchange
 

@@ -1,10 +1,4 @@
-"""The channel of a gRPC client: to a host whose addresses are checked before each connection, and with calls
-that find a dead peer on silent streams. It resolves nothing itself.
-
-gRPC resolves names for each connection, and accepts no custom resolver. So the channel gets addresses instead
-of the name; the name is only used for `:authority` and for the certificate check. After a failure to connect,
-the next call resolves again, and gets a new channel if the addresses have changed. Calls that run on the
-former channel end there: they may still get a connection, or have one that only accepts no further calls.
+"""The parts of a gRPC channel: its place, arguments and credentials, the search for dead peers, observers.
 
 Servers with gRPC's default settings end a connection after a few HTTP/2 pings on a silent stream
 (`too_many_pings`, any interval below five minutes), and agents are silent for minutes while they work. A
@@ -17,34 +11,23 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 import time
-from collections.abc import Callable, Generator, Sequence
-from functools import partial
-from typing import Any, Protocol
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
 
-from a2a_bridge.bindings.binding import Resolve
-from a2a_bridge.bindings.bounded import unsent
+from a2a_bridge.bindings.binding import DialOptions, TlsFiles
 from a2a_bridge.bindings.frames import Frame
-from a2a_bridge.core.call import Call
-from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream
+from a2a_bridge.core.errors import A2AError
 from a2a_bridge.dialects import Row
-from a2a_bridge_transports.grpc.wire import closed_error
+from a2a_bridge_transports._http.proxy import is_loopback
 
+_MAX_METADATA = 64 * 1024
 _NATIVE = re.compile(r"(?:dns|ipv4|ipv6):(?://[^/]*/)?")
-
-
-class Client(Service, Protocol):
-    """A service over one channel."""
-
-    async def close(self) -> None: ...
-
-    async def finish(self) -> None:
-        """Closes it when its running calls have ended."""
 
 
 def place_of(target: str) -> tuple[str, int] | None:
@@ -59,98 +42,65 @@ def place_name(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-class Redialled:
-    """Implements Service. make: creates a client for a target that consists of addresses."""
-
-    def __init__(self, resolve: Resolve, host: str, port: int, make: Callable[[str], Client]) -> None:
-        self._resolve = resolve
-        self._host, self._port = host, port
-        self._make = make
-        self._client: Client | None = None
-        #: the clients for former addresses, and what waits for the end of their calls
-        self._former: dict[asyncio.Task[None], Client] = {}
-        self._target = ""
-        self._stale = True
-        self._closed = False
-        self._dialling = asyncio.Lock()
-
-    async def unary(self, call: Call[Req, Res], /) -> Res:
-        client = await self._current()
-        try:
-            return await client.unary(call)
-        except A2AError as error:
-            self._learn(client, error)
-            raise
-
-    def stream(self, call: Call[Any, Any], /) -> Events:
-        return HandedOver(partial(self._open_stream, call))
-
-    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
-        client = await self._current()
-        try:
-            return await open_stream(client.stream(call))
-        except A2AError as error:
-            self._learn(client, error)
-            raise
-
-    async def close(self) -> None:
-        """Closes the connections. Calls that wait for addresses dial none."""
-        self._closed = True
-        for waiting, former in tuple(self._former.items()):
-            waiting.cancel()
-            await former.close()
-        if self._client is not None:
-            await self._client.close()
-
-    def _learn(self, client: Client, error: A2AError) -> None:
-        if client is self._client and error.metadata.get("phase") == "connect":
-            self._stale = True
-
-    def _leave(self, client: Client) -> None:
-        task = asyncio.create_task(client.finish(), name="a2a former connection")
-        self._former[task] = client
-        task.add_done_callback(self._former.pop)
-
-    async def _current(self) -> Client:
-        """The client for the present addresses. Raises UNAVAILABLE, and the errors of `resolve`."""
-        if self._client is not None and not self._stale:
-            return self._client
-        with unsent():
-            return await self._redial()
-
-    async def _redial(self) -> Client:
-        async with self._dialling:
-            if self._client is None or self._stale:
-                target = await self._check()
-                if self._closed:
-                    raise closed_error()
-                if target != self._target or self._client is None:
-                    former, self._client, self._target = self._client, self._make(target), target
-                    if former is not None:
-                        self._leave(former)
-                self._stale = False
-            return self._client
-
-    async def _check(self) -> str:
-        try:
-            addresses = await self._resolve(self._host, self._port)
-        except OSError:
-            addresses = []
-        if not addresses:
-            raise A2AError(
-                Reason.UNAVAILABLE,
-                f"no address of {self._host} is known",
-                metadata={"phase": "connect"},
-                blame=Blame.PEER,
-            )
-        return _target(addresses, self._port)
+def arguments_of(options: DialOptions, host: str) -> list[tuple[str, int | str]]:
+    """The arguments of a channel to a host."""
+    return [
+        # Proxies of the environment are for other machines only.
+        ("grpc.enable_http_proxy", 0 if is_loopback(host) else 1),
+        ("grpc.primary_user_agent", "a2a-bridge"),
+        ("grpc.max_receive_message_length", options.max_message),
+        ("grpc.max_send_message_length", -1),
+        # Errors are sent in trailers, and some peers send large ones.
+        ("grpc.max_metadata_size", _MAX_METADATA),
+        ("grpc.absolute_max_metadata_size", _MAX_METADATA),
+        # The limit of one connection attempt; the option's name is historical.
+        ("grpc.min_reconnect_backoff_ms", max(1, int(options.connect_timeout * 1000))),
+        # A restarted agent is found again within seconds, not within gRPC's default of two minutes.
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.max_reconnect_backoff_ms", 5_000),
+        # Otherwise channels to one address would share a connection and its failures.
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
 
 
-def _target(addresses: Sequence[str], port: int) -> str:
-    """All addresses of the first one's family: a target has a single family."""
-    family = "ipv6" if ":" in addresses[0] else "ipv4"
-    places = [place_name(text, port) for text in addresses if (":" in text) == (family == "ipv6")]
-    return f"{family}:{','.join(places)}"
+def credentials_of(tls: Any, secure: bool | None) -> Any:
+    """Channel credentials for DialOptions.tls and a URL's scheme; None for plain text. Raises ValueError."""
+    if isinstance(tls, grpc.ChannelCredentials):
+        return tls
+    if isinstance(tls, ssl.SSLContext):
+        return _from_context(tls)
+    if isinstance(tls, TlsFiles):
+        return _from_files(tls) if secure else None
+    if tls is not None and not isinstance(tls, bool):
+        raise ValueError(f"tls of type {type(tls).__name__} is nothing gRPC can use")
+    return grpc.ssl_channel_credentials() if (secure if tls is None else tls) else None
+
+
+def _from_files(files: TlsFiles) -> Any:
+    """Raises ValueError for unusable files."""
+    if not files.verify:
+        raise ValueError(
+            "gRPC always checks certificates: name the authority that signed the agent's (--cacert)"
+        )
+    try:
+        files.context()  # gRPC reports invalid PEM files only when it connects
+        ca, certificate, key = (
+            Path(name).read_bytes() if name else None
+            for name in (files.ca, files.certificate, files.key or files.certificate)
+        )
+    except OSError as error:
+        raise ValueError(f"the files for TLS cannot be used: {error}") from None
+    return grpc.ssl_channel_credentials(ca, key, certificate)
+
+
+def _from_context(context: ssl.SSLContext) -> Any:
+    """The trusted authorities of an SSLContext. A client certificate cannot be extracted from it."""
+    if context.verify_mode is ssl.CERT_NONE:
+        raise ValueError(
+            "gRPC always verifies certificates: pass grpc.ChannelCredentials with the right roots"
+        )
+    authorities = [ssl.DER_cert_to_PEM_cert(der) for der in context.get_ca_certs(binary_form=True)]
+    return grpc.ssl_channel_credentials("".join(authorities).encode() if authorities else None)
 
 
 _PROBE = "/grpc.health.v1.Health/Check"
@@ -251,11 +201,7 @@ class _Call:
         return await self._show(self._call.read)
 
     async def _answer(self) -> bytes:
-        async def whole() -> bytes:
-            answer: bytes = await self._call
-            return answer
-
-        answer: bytes = await self._show(whole)
+        answer: bytes = await self._show(lambda: self._call)
         await self._end()
         return answer
 

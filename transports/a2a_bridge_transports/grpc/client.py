@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from a2a_bridge.bindings.binding import DialOptions, TlsFiles, mark_unconnected, unconnected_error
+from a2a_bridge.bindings.binding import DialOptions, Resolve, mark_unconnected, unconnected_error
 from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.bindings.offload import SMALL, run
 from a2a_bridge.core import operations as ops
@@ -33,14 +32,28 @@ from a2a_bridge.core.call import (
 from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason
 from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.resume import count_on, gap_of, resume_id
-from a2a_bridge.core.service import Event, Events, Service
+from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
 from a2a_bridge.dialects.signed_extras import open_response, seal_request, seal_side_channel
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb._pool import method_classes
-from a2a_bridge_transports._http.proxy import grpc_proxy, is_loopback
-from a2a_bridge_transports._http.rows import add_tenant, partly, read_large, take_parameters, without
-from a2a_bridge_transports.grpc.channel import Keepalive, Redialled, observe_frames, place_name, place_of
+from a2a_bridge_transports._http.proxy import grpc_proxy
+from a2a_bridge_transports._http.rows import (
+    add_tenant,
+    partly,
+    read_large,
+    remaining_time,
+    take_parameters,
+    without,
+)
+from a2a_bridge_transports.grpc.channel import (
+    Keepalive,
+    arguments_of,
+    credentials_of,
+    observe_frames,
+    place_name,
+    place_of,
+)
 from a2a_bridge_transports.grpc.wire import (
     Pairs,
     begins_with_gap,
@@ -57,8 +70,6 @@ from a2a_bridge_transports.grpc.wire import (
 )
 
 log = logging.getLogger("a2a_bridge.grpc")
-
-_MAX_METADATA = 64 * 1024
 
 _STATE = grpc.ChannelConnectivity
 _CONNECTING = frozenset({_STATE.IDLE, _STATE.CONNECTING})
@@ -77,10 +88,10 @@ def dial(
         raise LookupError(f"version {dialect.version} has no gRPC form")
     target = target_of(interface.url)
     secure = target.secure if options.grpc_tls is None else options.grpc_tls
-    credentials = _credentials(options.tls, secure)
+    credentials = credentials_of(options.tls, secure)
     constant = metadata_of(_constant(dialect, options.parameters))
     place = target.name.rpartition("/")[2].rpartition(":")[::2]
-    arguments = _arguments(options, place[0])
+    arguments = arguments_of(options, place[0])
     checked = None if options.resolve is None else place_of(target.name)
     if checked is not None:
         arguments += [("grpc.default_authority", place_name(*checked)), ("grpc.enable_http_proxy", 0)]
@@ -98,11 +109,11 @@ def dial(
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Service]:
-        client: _Client | Redialled
+        client: _Client | _Redialled
         if checked is None or options.resolve is None:
             client = made(target.name)
         else:
-            client = Redialled(options.resolve, *checked, made)
+            client = _Redialled(options.resolve, *checked, made)
         try:
             yield client
         finally:
@@ -296,11 +307,10 @@ class _Client:
             pairs = (*pairs, (LAST_EVENT_PARAMETER, after))
         # grpcio converts pairs in any other form, which takes longer.
         metadata = self._unchanged if pairs is self._constant else grpc.aio.Metadata(*pairs)
-        deadline = call.context.deadline
-        timeout = limit if deadline is None else _remaining_time(deadline)
+        timeout = limit if call.context.deadline is None else remaining_time(call.context, limit)
         if self._awaits_connection and not self._is_connected():
             await self._wait_connected(timeout)
-            timeout = limit if deadline is None else _remaining_time(deadline)
+            timeout = remaining_time(call.context, limit)
         return method.start(wire, timeout=timeout, metadata=metadata), row
 
     def _metadata(self, call: Call[Any, Any]) -> Pairs:
@@ -376,6 +386,107 @@ class _Client:
         return A2AError(Reason.UNAVAILABLE, "the client was closed", blame=Blame.SELF)
 
 
+class _Redialled:
+    """Implements Service. make: creates a client for a target that consists of addresses.
+
+    gRPC resolves names for each connection, and accepts no custom resolver. So the channel gets addresses
+    instead of the name; the name is only used for `:authority` and for the certificate check. After a failure
+    to connect, the next call resolves again, and gets a new channel if the addresses have changed. Calls that
+    run on the former channel end there: they may still get a connection, or have one that only accepts no
+    further calls.
+    """
+
+    def __init__(self, resolve: Resolve, host: str, port: int, make: Callable[[str], _Client]) -> None:
+        self._resolve = resolve
+        self._host, self._port = host, port
+        self._make = make
+        self._client: _Client | None = None
+        #: the clients for former addresses, and what waits for the end of their calls
+        self._former: dict[asyncio.Task[None], _Client] = {}
+        self._target = ""
+        self._stale = True
+        self._closed = False
+        self._dialling = asyncio.Lock()
+
+    async def unary(self, call: Call[Req, Res], /) -> Res:
+        client = await self._current()
+        try:
+            return await client.unary(call)
+        except A2AError as error:
+            self._learn(client, error)
+            raise
+
+    def stream(self, call: Call[Any, Any], /) -> Events:
+        return HandedOver(partial(self._open_stream, call))
+
+    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
+        client = await self._current()
+        try:
+            return await open_stream(client.stream(call))
+        except A2AError as error:
+            self._learn(client, error)
+            raise
+
+    async def close(self) -> None:
+        """Closes the connections. Calls that wait for addresses dial none."""
+        self._closed = True
+        for waiting, former in tuple(self._former.items()):
+            waiting.cancel()
+            await former.close()
+        if self._client is not None:
+            await self._client.close()
+
+    def _learn(self, client: _Client, error: A2AError) -> None:
+        if client is self._client and error.metadata.get("phase") == "connect":
+            self._stale = True
+
+    def _leave(self, client: _Client) -> None:
+        task = asyncio.create_task(client.finish(), name="a2a former connection")
+        self._former[task] = client
+        task.add_done_callback(self._former.pop)
+
+    async def _current(self) -> _Client:
+        """The client for the present addresses. Raises UNAVAILABLE, and the errors of `resolve`."""
+        if self._client is not None and not self._stale:
+            return self._client
+        with unsent():
+            return await self._redial()
+
+    async def _redial(self) -> _Client:
+        async with self._dialling:
+            if self._client is None or self._stale:
+                target = await self._check()
+                if self._closed:
+                    raise closed_error()
+                if target != self._target or self._client is None:
+                    former, self._client, self._target = self._client, self._make(target), target
+                    if former is not None:
+                        self._leave(former)
+                self._stale = False
+            return self._client
+
+    async def _check(self) -> str:
+        try:
+            addresses = await self._resolve(self._host, self._port)
+        except OSError:
+            addresses = []
+        if not addresses:
+            raise A2AError(
+                Reason.UNAVAILABLE,
+                f"no address of {self._host} is known",
+                metadata={"phase": "connect"},
+                blame=Blame.PEER,
+            )
+        return _target_with(addresses, self._port)
+
+
+def _target_with(addresses: Sequence[str], port: int) -> str:
+    """All addresses of the first one's family: a target has a single family."""
+    family = "ipv6" if ":" in addresses[0] else "ipv4"
+    places = [place_name(text, port) for text in addresses if (":" in text) == (family == "ipv6")]
+    return f"{family}:{','.join(places)}"
+
+
 def _write(row: Row[str, bytes], request: Any, context: CallContext) -> bytes:
     wire = row.encode_request(request)
     if row.extras.request is not None and (
@@ -414,71 +525,3 @@ def _pass_cancellation() -> None:
     task = asyncio.current_task()
     if task is None or task.cancelling():
         raise  # noqa: PLE0704  called from an except clause
-
-
-def _remaining_time(deadline: float) -> float:
-    """Seconds until a deadline. Raises DEADLINE_EXCEEDED if none are left."""
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise A2AError(Reason.DEADLINE_EXCEEDED)
-    return left
-
-
-def _arguments(options: DialOptions, host: str) -> list[tuple[str, int | str]]:
-    return [
-        # Proxies of the environment are for other machines only.
-        ("grpc.enable_http_proxy", 0 if is_loopback(host) else 1),
-        ("grpc.primary_user_agent", "a2a-bridge"),
-        ("grpc.max_receive_message_length", options.max_message),
-        ("grpc.max_send_message_length", -1),
-        # Errors are sent in trailers, and some peers send large ones.
-        ("grpc.max_metadata_size", _MAX_METADATA),
-        ("grpc.absolute_max_metadata_size", _MAX_METADATA),
-        # The limit of one connection attempt; the option's name is historical.
-        ("grpc.min_reconnect_backoff_ms", max(1, int(options.connect_timeout * 1000))),
-        # A restarted agent is found again within seconds, not within gRPC's default of two minutes.
-        ("grpc.initial_reconnect_backoff_ms", 200),
-        ("grpc.max_reconnect_backoff_ms", 5_000),
-        # Otherwise channels to one address would share a connection and its failures.
-        ("grpc.use_local_subchannel_pool", 1),
-    ]
-
-
-def _credentials(tls: Any, secure: bool | None) -> Any:
-    """Channel credentials for DialOptions.tls and a URL's scheme; None for plain text. Raises ValueError."""
-    if isinstance(tls, grpc.ChannelCredentials):
-        return tls
-    if isinstance(tls, ssl.SSLContext):
-        return _from_context(tls)
-    if isinstance(tls, TlsFiles):
-        return _from_files(tls) if secure else None
-    if tls is not None and not isinstance(tls, bool):
-        raise ValueError(f"tls of type {type(tls).__name__} is nothing gRPC can use")
-    return grpc.ssl_channel_credentials() if (secure if tls is None else tls) else None
-
-
-def _from_files(files: TlsFiles) -> Any:
-    """Raises ValueError for unusable files."""
-    if not files.verify:
-        raise ValueError(
-            "gRPC always checks certificates: name the authority that signed the agent's (--cacert)"
-        )
-    try:
-        files.context()  # gRPC reports invalid PEM files only when it connects
-        ca, certificate, key = (
-            Path(name).read_bytes() if name else None
-            for name in (files.ca, files.certificate, files.key or files.certificate)
-        )
-    except OSError as error:
-        raise ValueError(f"the files for TLS cannot be used: {error}") from None
-    return grpc.ssl_channel_credentials(ca, key, certificate)
-
-
-def _from_context(context: ssl.SSLContext) -> Any:
-    """The trusted authorities of an SSLContext. A client certificate cannot be extracted from it."""
-    if context.verify_mode is ssl.CERT_NONE:
-        raise ValueError(
-            "gRPC always verifies certificates: pass grpc.ChannelCredentials with the right roots"
-        )
-    authorities = [ssl.DER_cert_to_PEM_cert(der) for der in context.get_ca_certs(binary_form=True)]
-    return grpc.ssl_channel_credentials("".join(authorities).encode() if authorities else None)

@@ -16,13 +16,10 @@ import grpc.aio
 
 from a2a_bridge.bindings.binding import MIB, HostOptions, ListenAddress
 from a2a_bridge.bindings.server_tls import ServerTls
-from a2a_bridge.codec.budget import REQUEST_VALUES
-from a2a_bridge.core.callers import Authenticate, Permit
-from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
-from a2a_bridge_transports.grpc.server import Handlers, Method, Rejection, Running
-from a2a_bridge_transports.grpc.services import HEALTH, REFLECTION_PATHS, Health, Reflection
+from a2a_bridge_transports.grpc.server import Handlers, Method, Rejection
+from a2a_bridge_transports.grpc.services import REFLECTION_PATHS, Health, HostMethods, Reflection
 
 log = logging.getLogger("a2a_bridge.grpc")
 
@@ -44,9 +41,7 @@ class GrpcHost:
             raise ValueError("a gRPC host takes a ServerTls or grpc.ServerCredentials as tls")
         self._address = address
         self._options = options
-        self._running = Running()
-        self._handlers: list[Handlers] = []
-        self._health = Health((), options.rejection)
+        self._offered = HostMethods(options, _LEFT)
         self._server: Any = None
 
     @property
@@ -55,37 +50,19 @@ class GrpcHost:
         return self._address
 
     def add(self, service: Service, dialects: Sequence[Dialect]) -> None:
-        """Serves the dialects that have a gRPC form. Raises ValueError if an address is taken already."""
+        """As `HostMethods.add`. Raises RuntimeError after the start."""
         if self._server is not None:
             raise RuntimeError("this host has started")
-        handlers = Handlers(
-            service,
-            dialects,
-            max_body=self._options.max_body,
-            max_values=self._options.max_values,
-            running=self._running,
-            authenticate=self._options.authenticate,
-            permit=self._options.permit,
-            left=_LEFT,
-        )
-        taken = [path for other in self._handlers for path in other.methods.keys() & handlers.methods.keys()]
-        if taken:
-            raise ValueError(f"{min(taken)} is served by this host already")
-        self._handlers.append(handlers)
+        self._offered.add(service, dialects)
 
     async def start(self) -> None:
         """Opens the socket. Raises OSError if the address is taken or not local."""
         await _check_bindable(self._address, shared=self._options.reuse_port)
         _FAILED_CALLS.addFilter(_is_no_departure)
         server = grpc.aio.server(options=_options(self._options))
-        names = tuple(name for handlers in self._handlers for name in handlers.services)
-        if self._handlers:
-            self._handlers[-1].reject_others()
-        methods = self._health.methods()
-        for handlers in self._handlers:
-            methods |= handlers.methods
-        self._health.names.update(names)
-        server.add_generic_rpc_handlers((_Rpcs(methods, self._handlers), _Reflection((*names, HEALTH))))
+        offered = self._offered
+        handlers = _Rpcs(offered.methods, offered.find_rejecting), _Reflection(offered.services)
+        server.add_generic_rpc_handlers(handlers)
         try:
             tls = self._options.tls
             port = _listen(server, self._address, _follow(tls) if isinstance(tls, ServerTls) else tls)
@@ -100,7 +77,7 @@ class GrpcHost:
         """Rejects new work and fails health; running work gets `grace` seconds, the rest is UNAVAILABLE."""
         if self._server is None:
             return
-        self._health.retired.set()
+        self._offered.health.retired.set()
         # Without a wait for idle connections: GOAWAY tells clients which calls were not processed.
         window = min(grace, self._options.drain_window or 0.0)
         await asyncio.sleep(window)
@@ -108,7 +85,7 @@ class GrpcHost:
         stopped = asyncio.create_task(self._server.stop(grace + _FAREWELL))
         done, _ = await asyncio.wait({stopped}, timeout=grace)
         if not done:
-            self._running.end()
+            self._offered.running.end()
         await stopped
 
 
@@ -116,38 +93,26 @@ def add_to_server(
     service: Service,
     server: Any,
     dialects: Sequence[Dialect],
+    options: HostOptions,
     *,
-    max_body: int = 16 * MIB,
-    max_values: int = REQUEST_VALUES,
     health: bool = False,
     reflection: bool = False,
-    rejection: Callable[[], A2AError | None] | None = None,
-    authenticate: Authenticate | None = None,
-    permit: Permit | None = None,
 ) -> None:
     """Attaches the server side to a grpc.aio server that the caller owns, starts and stops.
 
-    max_body: largest request in bytes; the server's own `grpc.max_receive_message_length` (4 MiB unless set)
-    applies before it. max_values: see HostOptions. health, reflection: also serve these, for A2A alone; leave
-    them off if the server has its own. rejection, authenticate, permit: see HostOptions. Raises TypeError for
-    a server that is not of grpc.aio.
+    options: only its limits of requests, `authenticate`, `permit`, and `rejection` for health. The server's
+    own `grpc.max_receive_message_length` (4 MiB unless set) applies before `max_body`. health, reflection:
+    also serve these, for A2A alone; leave them off if the server has its own. Raises TypeError for a server
+    that is not of grpc.aio.
     """
     if not isinstance(server, grpc.aio.Server):
         name = f"{type(server).__module__}.{type(server).__qualname__}"
         raise TypeError(f"handlers are coroutines and need a server of grpc.aio.server(), not {name}")
-    handlers = Handlers(
-        service,
-        dialects,
-        max_body=max_body,
-        max_values=max_values,
-        authenticate=authenticate,
-        permit=permit,
-        left=_LEFT,
-    )
+    handlers = Handlers(service, dialects, options, left=_LEFT)
     methods = dict(handlers.methods)
     if health:
-        methods |= Health(handlers.services, rejection).methods()
-    server.add_generic_rpc_handlers((_Rpcs(methods, (handlers,)),))
+        methods |= Health(handlers.services, options.rejection).methods()
+    server.add_generic_rpc_handlers((_Rpcs(methods, handlers.find_rejecting),))
     if reflection:
         server.add_generic_rpc_handlers((_Reflection(handlers.services),))
 
@@ -161,11 +126,11 @@ _STATUS = {int(code.value[0]): code for code in grpc.StatusCode}
 
 
 class _Rpcs(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyped
-    """Methods as handlers of grpc.aio, found by full path."""
+    """Methods as handlers of grpc.aio, found by full path. find_rejecting: see `Handlers`."""
 
-    def __init__(self, methods: Mapping[str, Method], rejecting: Sequence[Handlers] = ()) -> None:
+    def __init__(self, methods: Mapping[str, Method], find_rejecting: Callable[[str], Method | None]) -> None:
         self._known = {path: _rpc(method) for path, method in methods.items()}
-        self._rejecting = rejecting
+        self._find_rejecting = find_rejecting
 
     def service(self, handler_call_details: Any) -> Any:
         """The handler of a path; None leaves the path to other handlers, and finally to grpcio."""
@@ -173,7 +138,7 @@ class _Rpcs(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyped
         found = self._known.get(path)
         if found is not None:
             return found
-        rejected = next((one for handlers in self._rejecting if (one := handlers.find_rejecting(path))), None)
+        rejected = self._find_rejecting(path)
         return None if rejected is None else _rpc(rejected)
 
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
 
+from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.bindings.memory import in_work
 from a2a_bridge.bindings.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.bindings.traffic import log_rejected, received_bytes, sent_bytes
-from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     EVENT_PARAMETER,
@@ -31,7 +31,7 @@ from a2a_bridge.core.call import (
     Origin,
     ResponseParameters,
 )
-from a2a_bridge.core.callers import Authenticate, Permit, Presented
+from a2a_bridge.core.callers import Presented
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
 from a2a_bridge.core.resume import GAP, RESUME_URI, count_on, gap_of, resume_id
 from a2a_bridge.core.service import Event, Service
@@ -140,28 +140,23 @@ class Handlers:
         self,
         service: Service,
         dialects: Sequence[Dialect],
+        options: HostOptions,
         *,
-        max_body: int,
-        max_values: int = REQUEST_VALUES,
         running: Running | None = None,
-        authenticate: Authenticate | None = None,
-        permit: Permit | None = None,
         left: tuple[type[Exception], ...] = (),
     ) -> None:
         #: the operations by full path, such as `/lf.a2a.v1.A2AService/SendMessage`
         self.methods: dict[str, Method] = {}
         self._prefixes: dict[str, Method] = {}
-        self._side: _Side | None = None
+        #: answers calls to A2A services of other packages with VERSION_NOT_SUPPORTED
         self._other: Method | None = None
         running = running or Running()
         forms = [(one, form) for one in newest_first(dialects) if (form := one.form(GRPC)) is not None]
         offered = tuple(dialect for dialect, _ in forms)
         claims: dict[str, list[tuple[_Side, Row[str, bytes]]]] = {}
         for dialect, form in forms:
-            side = _Side(
-                service, dialect, form, offered, max_body, max_values, running, authenticate, permit, left
-            )
-            self._side = self._side or side
+            side = _Side(service, dialect, form, offered, options, running, left)
+            self._other = self._other or Method(side.other_version, streaming=True, known=False)
             for row in form.rows:
                 claims.setdefault(row.address, []).append((side, row))
         for address, rows in claims.items():
@@ -174,17 +169,13 @@ class Handlers:
         """The full names of the protobuf services served."""
         return tuple(prefix.removeprefix("/") for prefix in self._prefixes)
 
-    def reject_others(self) -> None:
-        """Answers calls to A2A services of other packages with VERSION_NOT_SUPPORTED. Only for the last
-        handlers of our own server: another server may serve those packages itself.
-        """
-        if self._side is not None:
-            self._other = Method(self._side.other_version, streaming=True, known=False)
+    def find_rejecting(self, path: str, *, others: bool = False) -> Method | None:
+        """The method that rejects a path without an operation; None leaves the path to other handlers.
 
-    def find_rejecting(self, path: str) -> Method | None:
-        """The method that rejects a path without an operation; None leaves the path to other handlers."""
+        others: also reject A2A services of other packages. A server that is not ours may serve these itself.
+        """
         service = path.rpartition("/")[0]
-        return self._prefixes.get(service) or (self._other if service.endswith(_SERVICE) else None)
+        return self._prefixes.get(service) or (self._other if others and service.endswith(_SERVICE) else None)
 
 
 def _note_rejected(request: str, context: Exchange, error: A2AError) -> None:
@@ -232,11 +223,8 @@ class _Side:
     dialect: Dialect
     form: Form[str, bytes]
     offered: tuple[Dialect, ...]
-    max_body: int
-    max_values: int
+    options: HostOptions
     running: Running
-    authenticate: Authenticate | None
-    permit: Permit | None
     left: tuple[type[Exception], ...]
     variants: set[str | None] = field(default_factory=set)
 
@@ -282,7 +270,7 @@ class _Side:
         """The request in the bytes of a call; content beside its message goes into the context."""
         try:
             if len(wire) > SMALL and await needs_worker(
-                wire, self.max_values, method_classes(row.address)[0]
+                wire, self.options.max_values, method_classes(row.address)[0]
             ):
                 context.large = True
                 request, extracted = await run_in_worker(_read, row, wire)
@@ -328,12 +316,10 @@ class _Side:
                     if not isinstance(data, bytes):
                         data = await data
                     sent_bytes[GRPC.name] += len(data)
-                    # Waits until the transport has accepted it, which is the back-pressure, and yields to
-                    # other tasks.
+                    # Waits until the transport accepts it, the back-pressure, and yields to other tasks.
                     await write(data)
             if call_context.reply and not started:
-                # A client of grpcio that gets the end of an empty stream before its headers drops the
-                # headers.
+                # Clients of grpcio drop headers that come after the end of an empty stream.
                 metadata = self._metadata(context, call_context.reply)
                 context.set_trailing_metadata(metadata)
                 await context.send_initial_metadata(metadata)
@@ -360,8 +346,8 @@ class _Side:
 
     def accept(self, size: int, context: Exchange) -> CallContext:
         """The context of a new call. Raises REQUEST_TOO_LARGE and VERSION_NOT_SUPPORTED, in this order."""
-        if size > self.max_body:
-            raise request_too_large(self.max_body)
+        if size > self.options.max_body:
+            raise request_too_large(self.options.max_body)
         parameters = parameters_of(context.invocation_metadata())
         declared = parameters.get(VERSION_PARAMETER)
         if declared not in self.variants:
@@ -380,6 +366,7 @@ class _Side:
     def _guard(self, answer: Answer, row: Row[str, bytes]) -> Handler:
         """`answer` inside the error boundary: all its exceptions become a status with details."""
         running, tasks = self.running, self.running.tasks
+        authenticate, permit = self.options.authenticate, self.options.permit
 
         async def guard(wire: bytes, context: Exchange) -> bytes | Rejection | None:
             reply: Mapping[str, str] = NO_PARAMETERS
@@ -392,10 +379,12 @@ class _Side:
             try:
                 call_context = self.accept(len(wire), context)
                 reply = call_context.reply
-                if self.authenticate is not None:
-                    call_context.principal = await self.authenticate(_read_presented(context, call_context))
-                if self.permit is not None:
-                    self.permit(row.operation.name, call_context.principal)
+                if authenticate is not None:
+                    certificate = partial(_certificate_of, context)
+                    presented = Presented(call_context.parameters, address_of(context.peer()), certificate)
+                    call_context.principal = await authenticate(presented)
+                if permit is not None:
+                    permit(row.operation.name, call_context.principal)
                 accepted = True
                 return await answer(wire, context, call_context)
             except A2AError as raised:
@@ -404,7 +393,7 @@ class _Side:
                     _note_rejected(row.address, context, error)
             except asyncio.CancelledError:
                 if running.ended:
-                    error = _going_away_error()
+                    error = A2AError(Reason.UNAVAILABLE, GOING_AWAY, blame=Blame.SELF)
                 elif task.cancelling():
                     raise  # the caller left, or its deadline passed
                 else:
@@ -498,11 +487,6 @@ class _IdCheck:
         next(self._expected, None)
 
 
-def _read_presented(context: Exchange, call_context: CallContext) -> Presented:
-    """What a call presents to prove its caller."""
-    return Presented(call_context.parameters, address_of(context.peer()), partial(_certificate_of, context))
-
-
 def _certificate_of(context: Any) -> bytes | None:
     """The client certificate of a call (DER), from an ASGI server or from grpc.aio."""
     found = getattr(context, "certificate", None)
@@ -517,7 +501,3 @@ def _this_task() -> asyncio.Task[Any]:
     if task is None:
         raise RuntimeError("a gRPC handler runs in a task")
     return task
-
-
-def _going_away_error() -> A2AError:
-    return A2AError(Reason.UNAVAILABLE, GOING_AWAY, blame=Blame.SELF)

@@ -1,7 +1,7 @@
-"""The services beside A2A on a gRPC host, over bytes: grpc.health.v1 and server reflection. No sockets.
+"""The services of a gRPC host, over bytes: those of A2A, grpc.health.v1, server reflection. No sockets.
 
-Their messages come from the grpcio packages and are in protobuf's default pool, those of this project in a
-private one; reflection therefore uses both.
+Messages of health and reflection come from the grpcio packages and are in protobuf's default pool, those of
+this project in a private one; reflection therefore uses both.
 """
 
 import asyncio
@@ -13,9 +13,12 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
+from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.core.errors import A2AError, GrpcStatus
+from a2a_bridge.core.service import Service
+from a2a_bridge.dialects import Dialect
 from a2a_bridge.pb._pool import POOL
-from a2a_bridge_transports.grpc.server import Exchange, Method, Rejection
+from a2a_bridge_transports.grpc.server import Exchange, Handlers, Method, Rejection, Running
 
 HEALTH = "grpc.health.v1.Health"
 #: both versions have the same messages on the wire; tools ask for v1 first
@@ -84,6 +87,42 @@ def _service_in(wire: bytes) -> str | None:
 def _encode_status(status: Any) -> bytes:
     data: bytes = health_pb2.HealthCheckResponse(status=status).SerializeToString()
     return data
+
+
+class HostMethods:
+    """The methods of one host: those of the agents on it, and health. left: see `Handlers`."""
+
+    def __init__(self, options: HostOptions, left: tuple[type[Exception], ...] = ()) -> None:
+        self.options = options
+        self._left = left
+        self.running = Running()
+        self.health = Health((), options.rejection)
+        #: the methods by full path
+        self.methods = self.health.methods()
+        self._handlers: list[Handlers] = []
+
+    def add(self, service: Service, dialects: Sequence[Dialect]) -> None:
+        """Serves the dialects that have a gRPC form. Raises ValueError if an address is taken already."""
+        handlers = Handlers(service, dialects, self.options, running=self.running, left=self._left)
+        taken = self.methods.keys() & handlers.methods.keys()
+        if taken:
+            raise ValueError(f"{min(taken)} is served by this host already")
+        self._handlers.append(handlers)
+        self.methods |= handlers.methods
+        self.health.names.update(handlers.services)
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """The full names of the protobuf services served."""
+        return (*(name for handlers in self._handlers for name in handlers.services), HEALTH)
+
+    def find_rejecting(self, path: str) -> Method | None:
+        """The method that rejects a path without an operation; None for a path that is not of A2A."""
+        for handlers in self._handlers:
+            found = handlers.find_rejecting(path, others=handlers is self._handlers[-1])
+            if found is not None:
+                return found
+        return None
 
 
 class Reflection:

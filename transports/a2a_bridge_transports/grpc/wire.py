@@ -23,7 +23,7 @@ from a2a_bridge.core.call import (
     Joined,
     entries_of,
 )
-from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason, Violation
+from a2a_bridge.core.errors import A2AError, Blame, GrpcStatus, Reason, Violation, changed
 from a2a_bridge.core.operations import Operation
 from a2a_bridge.core.resume import GAP, is_id
 from a2a_bridge.dialects import Dialect, ErrorReply
@@ -188,15 +188,9 @@ def _shorter(error: A2AError, *, bare: bool = False) -> A2AError:
         Violation(plain_text(item.field)[:120], plain_text(item.description)[:200])
         for item in error.violations[:8]
     )
-    return A2AError(
-        error.reason,
-        plain_text(error.message),
-        violations=violations,
-        metadata={} if bare else error.metadata,
-        code=error.code,
-        name=error.name[:120],
-        blame=error.blame,
-        retry_after=error.retry_after,
+    text, metadata = plain_text(error.message), {} if bare else error.metadata
+    return changed(
+        error, message=text, violations=violations, metadata=metadata, details=(), name=error.name[:120]
     )
 
 
@@ -258,8 +252,7 @@ def describe_unconnected(reply: ErrorReply[bytes], target: str, *, secure: bool 
     return f"no connection to the agent at {target}: {plain_text(reply.text)}"
 
 
-#: texts of gRPC's core and its proxies for a connection that broke during a call, with a status that does not
-#: tell
+#: texts of gRPC and proxies for a connection that broke in a call, with a status that does not tell
 _BROKEN = {
     int(GrpcStatus.CANCELLED): ("cancelled", "stream removed", "received rst_stream"),
     int(GrpcStatus.UNKNOWN): ("stream removed",),

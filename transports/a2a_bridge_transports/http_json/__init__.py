@@ -35,9 +35,10 @@ class HttpJsonBinding:
     def dial(
         self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
     ) -> AbstractAsyncContextManager[Service]:
-        from a2a_bridge_transports.http_json.client import dial
+        from a2a_bridge_transports._http.calling import dial
+        from a2a_bridge_transports.http_json.client import HttpJsonClient
 
-        return dial(interface, dialect, options)
+        return dial(HttpJsonClient, interface, dialect, options)
 
 
 BINDING = HttpJsonBinding()

@@ -1,7 +1,6 @@
 """The client side of HTTP+JSON: a Service over an HTTP session. It knows no version."""
 
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from functools import partial
 from typing import Any, cast
 
@@ -14,14 +13,14 @@ from a2a_bridge.core.call import Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import is_gap
-from a2a_bridge.core.service import Event, Events, Service
-from a2a_bridge.dialects import HTTP_JSON, Dialect, ErrorReply, Row
+from a2a_bridge.core.service import Event, Events
+from a2a_bridge.dialects import HTTP_JSON, Dialect, Row
 from a2a_bridge.dialects.signed_extras import dumps, loads
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http import session
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
-from a2a_bridge_transports._http.connector import build_resolver
 from a2a_bridge_transports._http.parameters import begins_with_gap
+from a2a_bridge_transports._http.rows import remaining_time
 from a2a_bridge_transports.http_json import wire
 
 #: agents of 1.0 accept both; many accept this one only
@@ -66,7 +65,7 @@ class HttpJsonClient(ClientSide):
             headers |= row.extras.parameters
         headers["Accept"] = self._accept
         _describe(body, headers)
-        timeout = self.exchanger.remaining_time(call.context, self.options.timeout)
+        timeout = remaining_time(call.context, self.options.timeout)
         fetched = await self.exchanger.call(target.method, self._url(target), headers, body, timeout)
         self.copy_parameters(call, fetched.headers)
         if fetched.status >= 300:
@@ -97,7 +96,7 @@ class HttpJsonClient(ClientSide):
         headers["Accept"] = f"text/event-stream, {self._accept}"
         headers |= STREAM_HEADERS
         _describe(body, headers)
-        timeout = self.exchanger.remaining_time(call.context, None)
+        timeout = remaining_time(call.context, None)
         url = self._url(target)
         async with self.exchanger.stream(target.method, url, headers, body, timeout) as response:
             self.copy_parameters(call, response.headers)
@@ -128,9 +127,7 @@ class HttpJsonClient(ClientSide):
     def _event(self, row: Row[Any, Any], call: Call[Any, Any], kind: str, data: bytes) -> Any:
         tree = _tree(data)
         if kind == "error" or wire.error_in(tree):
-            raise row.decode_names(
-                self.form.decode_error(ErrorReply(200, tree, session.text_of(data), row.operation))
-            )
+            raise self.read_error(row, 200, tree, session.text_of(data))
         return self.decode(row, tree, call.context)
 
     async def _failure(
@@ -165,9 +162,7 @@ class HttpJsonClient(ClientSide):
             tree = loads(data)
         except JsonSyntaxError:
             tree = None  # not from an agent: a proxy's page, or nothing at all
-        error = row.decode_names(
-            self.form.decode_error(ErrorReply(status, tree, session.text_of(data), row.operation))
-        )
+        error = self.read_error(row, status, tree, session.text_of(data))
         error = self.with_challenges(session.with_patience(error, headers), headers)
         return error if wire.error_in(tree) else session.with_origin(error, status, url)
 
@@ -188,12 +183,3 @@ def _tree(data: bytes) -> Json:
         return loads(data)
     except JsonSyntaxError as problem:
         raise wire.not_json(str(problem)) from None
-
-
-@asynccontextmanager
-async def dial(
-    interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
-) -> AsyncIterator[Service]:
-    """A client side with a separate session."""
-    async with session.open_exchanger(options, build_resolver(options.resolve)) as exchanger:
-        yield HttpJsonClient(interface, dialect, options, exchanger)

@@ -42,9 +42,10 @@ class JsonRpcBinding:
     def dial(
         self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
     ) -> AbstractAsyncContextManager[Service]:
-        from a2a_bridge_transports.jsonrpc.client import dial
+        from a2a_bridge_transports._http.calling import dial
+        from a2a_bridge_transports.jsonrpc.client import JsonRpcClient
 
-        return dial(interface, dialect, options)
+        return dial(JsonRpcClient, interface, dialect, options)
 
 
 BINDING = JsonRpcBinding()

@@ -1,8 +1,7 @@
 """The client side of JSON-RPC: a Service over an HTTP session. It knows no version."""
 
 import itertools
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from functools import partial
 from typing import Any, cast
 
@@ -13,15 +12,15 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import is_gap
-from a2a_bridge.core.service import Event, Events, Service
-from a2a_bridge.dialects import JSONRPC, Dialect, ErrorReply, Row
+from a2a_bridge.core.service import Event, Events
+from a2a_bridge.dialects import JSONRPC, Dialect, Row
 from a2a_bridge.dialects.signed_extras import loads
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 from a2a_bridge_transports._http import session
 from a2a_bridge_transports._http.calling import STREAM_HEADERS, ClientSide
-from a2a_bridge_transports._http.connector import build_resolver
 from a2a_bridge_transports._http.parameters import begins_with_gap
+from a2a_bridge_transports._http.rows import remaining_time
 from a2a_bridge_transports.jsonrpc import wire
 
 
@@ -51,7 +50,7 @@ class JsonRpcClient(ClientSide):
     async def _unary(self, call: Call[Any, Any], row: Row[str, Any]) -> Any:
         id_, headers, body = await run(self._request, row, call, large=call.context.large)
         headers["Accept"] = "application/json"
-        timeout = self.exchanger.remaining_time(call.context, self.options.timeout)
+        timeout = remaining_time(call.context, self.options.timeout)
         fetched = await self.exchanger.call("POST", self._url, headers, body, timeout)
         self.copy_parameters(call, fetched.headers)
         status, received, data = fetched.status, fetched.headers, fetched.body
@@ -62,7 +61,7 @@ class JsonRpcClient(ClientSide):
         id_, headers, body = await run(self._request, row, call, large=call.context.large)
         headers["Accept"] = "text/event-stream, application/json"
         headers |= STREAM_HEADERS
-        timeout = self.exchanger.remaining_time(call.context, None)
+        timeout = remaining_time(call.context, None)
         async with self.exchanger.stream("POST", self._url, headers, body, timeout) as response:
             self.copy_parameters(call, response.headers)
             if response.content_type != "text/event-stream":
@@ -110,7 +109,7 @@ class JsonRpcClient(ClientSide):
         headers["Accept"] = "application/json"
         url = self._url
         url = url.with_path(wire.beside(url.raw_path, path), encoded=True)
-        timeout = self.exchanger.remaining_time(call.context, self.options.timeout)
+        timeout = remaining_time(call.context, self.options.timeout)
         fetched = await self.exchanger.call("GET", url, headers, None, timeout)
         self.copy_parameters(call, fetched.headers)
         moved = session.redirect_error(fetched.status, fetched.headers, url)
@@ -131,23 +130,17 @@ class JsonRpcClient(ClientSide):
                 raise wire.not_a_response(str(problem)) from None
             tree = None
         if status >= 300:
-            error = row.decode_names(
-                self.form.decode_error(ErrorReply(status, tree, session.text_of(data), row.operation))
-            )
-            raise self.with_challenges(error, headers)
+            raise self.with_challenges(self.read_error(row, status, tree, session.text_of(data)), headers)
         return self.decode(row, tree, call.context)
 
     def _read(self, row: Row[str, Any], call: Call[Any, Any], id_: int, status: int, data: bytes) -> Any:
         """The result of a response. Raises its error, or INVALID_AGENT_RESPONSE."""
         if row.operation.response is Empty and not data.strip():
-            # Agents made with a2a-go 0.3 answer deletions like this (a2asrv/jsonrpc.go, which writes a result
-            # only if there is one).
+            # Agents of a2a-go 0.3 answer deletions like this (a2asrv/jsonrpc.go).
             return self.decode(row, None, call.context)
         answer = wire.answer(data)
         if answer.error is not None:
-            raise row.decode_names(
-                self.form.decode_error(ErrorReply(status, answer.error, "", row.operation))
-            )
+            raise self.read_error(row, status, answer.error)
         # Some answers of a2a-java 0.3 have the id as text.
         if type(answer.id) not in (int, str) or str(answer.id) != str(id_):
             raise wire.not_a_response(f"its id is not that of request {id_}")
@@ -168,16 +161,5 @@ class JsonRpcClient(ClientSide):
         except A2AError:
             failed = None  # not from an agent: a proxy's page, or nothing at all
         if failed is None:
-            error = row.decode_names(
-                self.form.decode_error(ErrorReply(status, None, session.text_of(data), row.operation))
-            )
+            error = self.read_error(row, status, None, session.text_of(data))
             raise session.with_origin(session.with_patience(error, headers), status, self._url)
-
-
-@asynccontextmanager
-async def dial(
-    interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
-) -> AsyncIterator[Service]:
-    """A client side with a separate session."""
-    async with session.open_exchanger(options, build_resolver(options.resolve)) as exchanger:
-        yield JsonRpcClient(interface, dialect, options, exchanger)

@@ -70,7 +70,7 @@ def _wants_an_event(parameters: Mapping[str, str], older: bool) -> bool:
     return (older and "*/*" not in accepts) or caller(parameters).quirks.events_only
 
 
-def _reject_notification(message: Any) -> None:
+def _reject_notification(message: Any) -> NoReturn:
     """Raises INVALID_PARAMS for a request that lacks members, else INVALID_REQUEST for one without an id."""
     missing = missing_required(message)
     raise missing_members_error(missing) if missing else wire.not_a_request()
