@@ -292,10 +292,9 @@ class Binding(Protocol, Generic[HostT]):
         """A host for this binding, not started yet."""
 
     def mount(self, host: HostT, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
-        """Attaches a server side at `path` ("" for the root; bindings without paths ignore it).
-
-        Only dialects with a form for this kind are served; they may share addresses, see dialects.detect. To
-        be called before `start` only.
+        """Attaches a server side at `path`, before `start` only ("" for the root; bindings without paths
+        ignore it). Only dialects with a form for this kind are served; they may share addresses, see
+        dialects.detect.
         """
 
     def dial(

@@ -70,7 +70,7 @@ def _outside_of_strings(text: bytes) -> int | None:
 
 def json_values(text: bytes, most: int) -> int:
     """The number of values in JSON text; some number above `most` if there are more. An empty list or object
-    counts as two. For other text the result is arbitrary.
+    counts as two. For other texts the result is arbitrary.
     """
     bound = len(text) // _SHORTEST + 1
     if bound > most:
@@ -102,9 +102,7 @@ def json_values(text: bytes, most: int) -> int:
 
 
 def protobuf_values(cls: type[Message], wire: bytes, most: int) -> int:
-    """The number of values in the bytes of a message; some number above `most` if there are more. For other
-    bytes the result is arbitrary.
-    """
+    """As `json_values`, for the bytes of a message."""
     bound = len(wire) // _SHORTEST + 1
     if bound <= most:
         return bound

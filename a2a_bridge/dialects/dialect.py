@@ -135,7 +135,8 @@ class RowExtras(Generic[Address, Wire]):
     variant: Callable[[Wire, Mapping[str, str]], Row[Address, Wire]] | None = None
     #: the row for one call, given its context (client side, before encode_request)
     for_agent: Callable[[CallContext], Row[Address, Wire]] | None = None
-    #: the row for a retry after the agent could not read this one's request, and from then on (client)
+    #: the row to retry with after the agent rejected this row's request as unreadable (client side). If the
+    #: retry is answered, it is used from then on
     fallback: Row[Address, Wire] | None = None
     #: a request with explicit values for defaults that differ between agents, given the request and whether
     #: its caller speaks 0.x (client side, after encode_request)

@@ -49,9 +49,7 @@ class Names:
 
 
 class Reader:
-    """Reads one object; `tree` becomes its canonical form, with empty members only if they are `always`
-    there.
-    """
+    """Reads one object; `tree` becomes its canonical form. Empty members are in it if they are `always`."""
 
     def __init__(self, source: JsonObject, path: str = "", *, explains: bool = False) -> None:
         self.source = source

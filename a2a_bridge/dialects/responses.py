@@ -30,9 +30,7 @@ def is_list(row: Row[Any, Any]) -> bool:
 
 
 def encode_list(row: Row[Any, Any], response: hub.ListTasksResponse) -> tuple[Any, list[str]]:
-    """A list on the wire, and the ids of tasks left out. Raises INVALID_AGENT_RESPONSE if no task is the
-    cause.
-    """
+    """A list, and the ids of tasks left out. Raises INVALID_AGENT_RESPONSE if the cause is in none."""
     try:
         return _encode(row, response), []
     except A2AError as error:

@@ -88,9 +88,7 @@ def dumps(tree: Json) -> bytes:
 
 
 def open_request(wire: bytes, method: str) -> bytes:
-    """The bytes of a request of a gRPC method (`/package.Service/Method`) with verified, plain preserved
-    texts. Invalid texts are removed.
-    """
+    """Bytes of a request of `/package.Service/Method` with plain preserved texts, without invalid ones."""
     return _protobuf(wire, method, _unseal, 0) if wire.find(_BEGINNING) >= 0 and _carries(wire) else wire
 
 

@@ -175,8 +175,8 @@ class ClientSide:
     async def parse(
         self, data: bytes, reply: ResponseParameters, read: Callable[..., T], *arguments: Any
     ) -> T:
-        """The result of `read`, which parses `data`; `reply` notes whether it is large. Raises
-        INVALID_AGENT_RESPONSE for too many values.
+        """The result of `read`, which parses `data`. Raises INVALID_AGENT_RESPONSE for too many values.
+        reply: notes whether it is large.
         """
         if len(data) <= SMALL:
             return read(*arguments)

@@ -227,9 +227,7 @@ _BODYLESS = frozenset({204, 304})
 
 @lru_cache(maxsize=256)
 def head(status: int, headers: Headers) -> bytes:
-    """The status line and headers, each with its line end. Raises ValueError for a header with a line break
-    or NUL.
-    """
+    """The status line and headers. Raises ValueError for a header with a line break or NUL."""
     for name, value in headers:
         if _SPLITTING.search(name) or _SPLITTING.search(value):
             raise ValueError(f"the response header {name!r} contains a line break or NUL")

@@ -72,9 +72,7 @@ _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 
 
 class HeaderParameters(Mapping[str, str]):
-    """Headers as service parameters, without a copy. The extensions come from both header names
-    for them.
-    """
+    """Headers as service parameters, not copied. The extensions come from both header names for them."""
 
     __slots__ = ("_headers",)
 
@@ -233,7 +231,7 @@ def is_value(value: str) -> bool:
 def request_headers(
     dialect: Dialect, context: CallContext, options: DialOptions, now: float
 ) -> dict[str, str]:
-    """The headers of an outgoing call: version, extensions, deadline, forwarded and own parameters. Raises
+    """The headers of a call: version, extensions, deadline, own and forwarded parameters. Raises
     INVALID_PARAMS for a parameter that is not valid in a header.
     """
     headers: dict[str, str] = {}

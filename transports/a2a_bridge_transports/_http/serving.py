@@ -96,9 +96,7 @@ class ServerSide(Generic[Index]):
             self.usual[""] = silent
 
     def table(self, request: Request, having: Sequence[Table[Index]]) -> Table[Index]:
-        """The version of a request, which may lack the operation. having: those that have it. Raises
-        VERSION_NOT_SUPPORTED.
-        """
+        """The version of a request, in `having` (the operation) or not. Raises VERSION_NOT_SUPPORTED."""
         declared = read_version(request.headers, request.query)
         has = [table.dialect for table in having]
         return self._tables[detect(declared, self._tables, has, lenient=self._lenient)]

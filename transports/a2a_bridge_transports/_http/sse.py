@@ -95,9 +95,7 @@ def one_line(data: bytes) -> bytes:
 
 
 def encode(data: bytes, name: bytes = b"", id: str = "") -> bytes:  # noqa: A002  the format's word
-    """An event, optionally with a type and an id. `data` is compact JSON, which has no line ends. Raises
-    ValueError for an invalid id (see core.resume).
-    """
+    """An event of compact JSON, which has no line ends. Raises ValueError for an id that is none."""
     if not data.isascii():
         data = one_line(data)
     if not id:

@@ -352,9 +352,7 @@ class _Client:
         return too_large(reply) or broken_error(reply) or row.decode_names(self._form.decode_error(reply))
 
     async def _wait_connected(self, limit: float | None) -> None:
-        """Waits until the channel has a connection or fails. limit: the time of the call. Raises UNAVAILABLE
-        or DEADLINE_EXCEEDED (phase=connect).
-        """
+        """Waits for a connection. limit: the call's. Raises UNAVAILABLE, DEADLINE_EXCEEDED; phase=connect."""
         patience = self._options.connect_patience
         if patience is not None and limit is not None:
             patience = min(patience, limit / 4)

@@ -83,9 +83,7 @@ class Exchange(Protocol):
         """Keeps metadata for the end of the call."""
 
     async def write(self, message: bytes) -> None:
-        """Sends a message of a stream, and waits while the caller does not read. Raises an exception of the
-        host if the caller has left.
-        """
+        """Sends a message, and waits for the caller to read. Raises an exception of the host if it left."""
 
 
 class Rejection(NamedTuple):
@@ -415,9 +413,7 @@ class _Side:
         return guard
 
     def _metadata(self, context: Exchange, reply: Mapping[str, str], about: Any = None) -> Pairs:
-        """Response parameters, named as in the caller's version. about: a unary call's request. Raises
-        ValueError.
-        """
+        """Response parameters, named as in this version. about: a unary call's request. Raises ValueError."""
         if (
             about is not None
             and isinstance(reply, ResponseParameters)

@@ -56,9 +56,7 @@ Metadata = Iterable[tuple[str, str | bytes]] | None
 
 
 def parameters_of(metadata: Metadata) -> dict[str, str]:
-    """Metadata as service parameters (spec 3.2.6): entries of a name joined by commas, no binary ones. The
-    extensions come from both of their names.
-    """
+    """Metadata as parameters (spec 3.2.6): entries of a name are joined, extensions of both names merged."""
     found: dict[str, str] = {}
     for name, value in metadata or ():
         if isinstance(value, str):
@@ -94,9 +92,7 @@ def begins_with_gap(metadata: Metadata) -> bool:
 
 
 def reply_metadata(reply: Mapping[str, str], request_metadata: Metadata, dialect: Dialect) -> Pairs:
-    """Response parameters as metadata; activated extensions under the names in `request_metadata`. Raises
-    ValueError as `metadata_of` does.
-    """
+    """Response parameters as metadata; extensions named as in the request. Raises ValueError."""
     parameters = dict(reply)
     if not dialect.declares:
         parameters.pop(SIDE_CHANNEL, None)

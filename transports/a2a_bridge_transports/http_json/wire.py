@@ -246,9 +246,7 @@ def _from_query(query: str, rule: HttpRule, members: tuple[str, ...]) -> JsonObj
 
 
 def _query_value(kind: str, text: str) -> Json:
-    """The JSON value of a text. One that is not of its kind stays text: the decoder of the request rejects it
-    with all other wrong members.
-    """
+    """The JSON value of a text. Another kind of text stays one, for the decoder to reject with all else."""
     if kind in ("int", "enum") and _INTEGER.fullmatch(text):
         return int(text)
     if kind == "bool" and text in ("true", "false"):

@@ -170,9 +170,7 @@ class JsonRpcServer(ServerSide[Rows]):
     def in_version(
         self, table: Table[Rows], row: Row[str, Any], reply: ResponseParameters
     ) -> tuple[Table[Rows], Row[str, Any]]:
-        """The table and row of the response: of the version that the service reports, if it
-        reports one.
-        """
+        """The table and row of the response, of the version that the service reports, if it reports one."""
         version, reply.version = reply.version, ""
         if version:
             for other in self.tables:
