@@ -65,6 +65,7 @@ from a2a_bridge.middleware.stream_compat import stream_compat
 from a2a_bridge.middleware.tracing import TRACE_PARAMETERS, Tracing, client_spans, server_spans, tracer_of
 from a2a_bridge.middleware.validate import Offer
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.peers import profiles
 from a2a_bridge.push import JWKS_PATH, Registrations, push_memory
 from a2a_bridge.signing import CardSigner, merge_key_sets
 
@@ -282,6 +283,7 @@ async def serve(
     count. Its owner starts and drains it. shared: see `Shared`. admin: the listener of `options.admin`, if it
     is open already.
     """
+    profiles()  # of a broken entry point, the start is the time to hear; each call would fail later
     options = add_metrics(options)
     service, rewrites = served.service, served.rewrites_card
     paths = jsonrpc_paths(served.card)

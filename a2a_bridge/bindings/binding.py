@@ -29,6 +29,7 @@ from a2a_bridge.core.kinds import NUMBER, Kinds, check_items, check_kinds
 from a2a_bridge.core.option_classes import DialValues, HostValues, TlsFileValues
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import KNOWN, BindingKind, Dialect
+from a2a_bridge.extensions import load
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import UNKNOWN, Files, Profile
 from a2a_bridge.peers import find_profile as named_peer
@@ -344,7 +345,7 @@ def find(kind: str) -> Binding[Any]:
                 raise
     for point in entry_points(group=GROUP):
         if kind in (point.name, name) or module_name(point.name) == name:
-            loaded = point.load()
+            loaded = load(point, f"the transport {point.name!r}")
             return cast("Binding[Any]", getattr(loaded, "BINDING", loaded))
     raise LookupError(f"no binding {kind!r}; known: {', '.join(names())}")
 

@@ -5,6 +5,8 @@ Rules:
    `a2a_bridge.commands`: `NAME`, or `GROUP.NAME` for one of a group. Those of the tools and of the adapters
    are known by name, so that one that is absent says what to install.
 2. An entry point never takes the place of a command that runs a server; one of a group may.
+3. If several distributions have a command, it is that of the tools or the adapters, or else an error when it
+   is used.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import inspect
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
@@ -33,7 +35,9 @@ from a2a_bridge.cli.help import (
 )
 from a2a_bridge.cli.specification import COMMANDS
 from a2a_bridge.cli.values import Exit
+from a2a_bridge.core import extras
 from a2a_bridge.core.extras import OtherVersionError, check_version, missing_fronts, missing_tools
+from a2a_bridge.extensions import BrokenExtensionError, load, owner
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -281,6 +285,10 @@ class Commands(Group):
         decide_json(None)
         try:
             return super().invoke(context)
+        except BrokenExtensionError as error:  # a version, a transport or a profile, which the command needs
+            from a2a_bridge.cli.output import not_loaded
+
+            raise not_loaded("", error) from None
         except BrokenPipeError:
             # The reader of our output has closed it; without this, Python reports it again when it flushes at
             # exit. Typer would end with 1.
@@ -316,8 +324,8 @@ class Commands(Group):
     def format_commands(self, _context: Any, formatter: Any) -> None:
         here = {name: text for name, text in SUMMARIES.items() if name in self.commands}
         others = {
-            name: f"From {point.dist.name}." if point.dist is not None else ""
-            for name, point in _points().items()
+            name: f"From {' and '.join(filter(None, map(owner, points))) or 'a damaged installation'}."
+            for name, points in _points().items()
             if name not in SUMMARIES and "." not in name
         }
         absent = {name: text for name, text in SUMMARIES.items() if name not in here}
@@ -359,58 +367,78 @@ _OWN = SUMMARIES.keys() - _ABSENT.keys()
 
 
 @cache
-def _points() -> Mapping[str, EntryPoint]:
-    """The commands of other distributions by name."""
+def _points() -> Mapping[str, Sequence[EntryPoint]]:
+    """The commands of other distributions by name; several if that many distributions have the command."""
     from importlib.metadata import entry_points  # loads the parser of email
 
-    return {point.name: point for point in entry_points(group=GROUP)}
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=GROUP):
+        found.setdefault(point.name, []).append(point)
+    return {
+        name: [one for one in points if owner(one) in (extras.TOOLS, extras.ADAPTERS)] or points
+        for name, points in found.items()
+    }
 
 
 def _load(name: str) -> Any:
     """The command of a name (rule 1)."""
     if name in _OWN:
         module = importlib.import_module(f"a2a_bridge.cli.{_MODULES.get(name, name)}")
-        found = getattr(module, name, None) or module.app
+        command = _made(name, getattr(module, name, None) or module.app)
     else:
-        found = _read(_points()[name])
-    command = _made(name, found)
-    if isinstance(found, typer.Typer):
-        for added, point in _points().items():
+        command = _of_others(name, _points()[name])
+    if isinstance(command, TyperGroup):
+        for added, points in _points().items():
             group, _, own = added.partition(".")
             if group == name and own:
-                command.commands[own] = _made(own, _read(point))
+                command.commands[own] = _of_others(own, points)
     return command
 
 
 def _check(name: str) -> None:
     """Prints an error, and ends, if the distribution with a command is ours and of another version."""
-    point = _points()[name]
     try:
-        check_version(point.dist)
+        check_version(_points()[name][0].dist)
     except OtherVersionError as error:
         from a2a_bridge.cli.output import not_loaded
 
-        raise not_loaded(name, point, error) from None
+        raise not_loaded(name, error) from None
 
 
-def _read(point: EntryPoint) -> Any:
-    """What an entry point names. A command that cannot be loaded says so when it is used, and not before: it
-    must not break the others.
+def _of_others(name: str, points: Sequence[EntryPoint]) -> Any:
+    """The command of an entry point. A command that cannot be loaded says so when it is used, and not before:
+    it must not break the others.
     """
+    what = f"the command {points[0].name!r}"
+    if len(points) > 1:
+        return _broken(name, what, BrokenExtensionError(what, "it is there more than once", points))
     try:
-        check_version(point.dist)
-        return point.load()
-    except Exception as error:  # noqa: BLE001  a module of others may raise anything
-        cause = error
+        check_version(points[0].dist)
+        found = load(points[0], what)
+    except (OtherVersionError, BrokenExtensionError) as error:
+        return _broken(name, what, error)
+    reason = f"{points[0].value} is neither a function nor a Typer"
+    if callable(found):
+        try:
+            return _made(name, found)
+        except Exception as error:  # noqa: BLE001  Typer raises several for a function that is no command
+            reason = f"{type(error).__name__}: {error}"
+    return _broken(name, what, BrokenExtensionError(what, reason, points))
+
+
+def _broken(name: str, what: str, cause: OtherVersionError | BrokenExtensionError) -> Any:
+    """A command that takes any words, and says why it cannot be loaded."""
 
     def broken(words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
-        """Cannot be loaded."""
         del words
         from a2a_bridge.cli.output import not_loaded
 
-        raise not_loaded(f"the command {point.name!r}", point, cause)
+        raise not_loaded(what, cause)
 
-    return broken
+    command = _made(name, broken)
+    command.help = f"{cause.text[0].upper()}{cause.text[1:]}."
+    command.ignore_unknown_options = True
+    return command
 
 
 def _made(name: str, found: Any) -> Any:

@@ -40,8 +40,7 @@ from a2a_bridge.core.masking import NONE_KNOWN, Secrets
 from a2a_bridge.core.options import CLIENT_PREFIX, PREFIX
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
+    from a2a_bridge.extensions import BrokenExtensionError
     from a2a_bridge.stores import StoreOpenError
 
 #: first words of messages and their levels, for a log
@@ -222,12 +221,13 @@ def not_opened(error: StoreOpenError, remedy: str | None = None) -> typer.Exit:
     return fail(code, error.text, error.remedy if remedy is None else remedy)
 
 
-def not_loaded(what: str, point: EntryPoint, error: Exception) -> typer.Exit:
-    """Prints the reason why an entry point of another distribution cannot be loaded. what: is named by it."""
+def not_loaded(what: str, error: OtherVersionError | BrokenExtensionError) -> typer.Exit:
+    """Prints the reason why an entry point of another distribution cannot be loaded. what: is named by one of
+    another version; a broken one names itself.
+    """
     if isinstance(error, OtherVersionError):
         return fail(Exit.USAGE, f"{what}: {error.text}", error.remedy)
-    owner = "" if point.dist is None else f"the distribution {point.dist.name} has it"
-    return fail(Exit.FAILURE, f"{what} cannot be loaded: {type(error).__name__}: {error}", owner)
+    return fail(Exit.FAILURE, error.text, error.remedy)
 
 
 def explain(error: A2AError) -> str:

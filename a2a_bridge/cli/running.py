@@ -25,9 +25,10 @@ from a2a_bridge.cli.reading import Reading
 from a2a_bridge.cli.server_flags import LogFormat, LoopKind, ServerFlags, ServerKind
 from a2a_bridge.cli.values import Exit, listen_address
 from a2a_bridge.cli.worker import Worker
-from a2a_bridge.core.extras import MissingExtraError, check_version, missing_tools
+from a2a_bridge.core.extras import MissingExtraError, OtherVersionError, check_version, missing_tools
 from a2a_bridge.core.option_classes import HostValues, ServerTlsValues
 from a2a_bridge.core.options import taken
+from a2a_bridge.extensions import BrokenExtensionError, load
 
 if TYPE_CHECKING:
     from a2a_bridge.bindings.binding import DialOptions
@@ -208,9 +209,9 @@ def launch_of(flags: ServerFlags, kind: str = "agent") -> Launch | None:
     for point in entry_points(group=PLAYGROUND, name="page"):
         try:
             check_version(point.dist)
-            page = point.load()
-        except Exception as error:  # noqa: BLE001  a module of others may raise anything
-            raise not_loaded("--ui: the page", point, error) from None
+            page = load(point, "--ui: the page")
+        except (OtherVersionError, BrokenExtensionError) as error:
+            raise not_loaded("--ui: the page", error) from None
         launch: Launch = page(flags, kind)
         return launch
     missing = missing_tools()

@@ -26,6 +26,7 @@ from typing import overload
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.dialects.dialect import Dialect
+from a2a_bridge.extensions import BrokenExtensionError, load
 
 #: the version of a caller that declares none (spec 3.6.2)
 DEFAULT_VERSION = "0.3"
@@ -160,7 +161,7 @@ GROUP = "a2a_bridge.dialects"
 
 class KnownDialects(Sequence[Dialect]):
     """All known versions: those of entry points, then the built-in ones, newest first. The first read raises
-    ValueError for an entry point that names no dialect, and for two dialects of one version.
+    BrokenExtensionError for an entry point that names no dialect, and for two dialects of one version.
     """
 
     def __init__(self, built_in: Sequence[Dialect]) -> None:
@@ -186,17 +187,14 @@ class KnownDialects(Sequence[Dialect]):
         taken = {normalise(one.version): "a2a_bridge" for one in self._built_in}
         found = []
         for point in entry_points(group=GROUP):
-            dialect = point.load()
+            what = f"the protocol version {point.name!r}"
+            dialect = load(point, what)
             if not isinstance(dialect, Dialect) or normalise(dialect.version) is None:
-                raise ValueError(
-                    f"the entry point {point.value!r} of group {GROUP} names no Dialect with a version"
-                )
+                raise BrokenExtensionError(what, f"{point.value!r} names no Dialect with a version", [point])
             version = normalise(dialect.version)
             if version in taken:
-                raise ValueError(
-                    f"version {dialect.version} of the entry point {point.value!r} is defined by "
-                    f"{taken[version]} too"
-                )
+                reason = f"version {dialect.version} of {point.value!r} is defined by {taken[version]} too"
+                raise BrokenExtensionError(what, reason, [point])
             taken[version] = repr(point.value)
             found.append(dialect)
         return found

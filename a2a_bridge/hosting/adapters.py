@@ -16,7 +16,8 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple, Protocol, cast
 
-from a2a_bridge.core.extras import ADAPTERS, MissingExtraError
+from a2a_bridge.core.extras import ADAPTERS, MissingExtraError, OtherVersionError, check_version
+from a2a_bridge.extensions import BrokenExtensionError, load
 from a2a_bridge.hosting import sdk
 from a2a_bridge.hosting.sdk.types import comes_from
 
@@ -113,9 +114,10 @@ def _adapters() -> dict[str, Adapter]:
     found: dict[str, Adapter] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda one: one.name):
         try:
-            loaded = point.load()
-        except Exception:
-            log.exception("the adapter %s cannot be loaded: %s", point.name, point.value)
+            check_version(point.dist)
+            loaded = load(point, f"the adapter {point.name}")
+        except (OtherVersionError, BrokenExtensionError) as error:
+            log.error("%s", error, exc_info=error.__cause__)  # noqa: TRY400  the error is ours, its cause is not
             continue
         if callable(getattr(loaded, "recognises", None)) and callable(getattr(loaded, "agent_of", None)):
             found[point.name] = cast("Adapter", loaded)

@@ -15,8 +15,9 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
+from a2a_bridge.extensions import BrokenExtensionError, load
 from a2a_bridge.peers.profile import (
     UNKNOWN,
     AgentSigns,
@@ -291,18 +292,29 @@ def profiles() -> Profiles:
     """The table: profiles that were added, profiles of entry points of group `a2a_bridge.peers`, profiles of
     the bridge.
 
-    An entry point names a Profile, or a function without arguments that returns several.
+    An entry point names a Profile, or a function without arguments that returns several. The first call
+    raises BrokenExtensionError for any other entry point.
     """
     global _table  # noqa: PLW0603  made once, because entry points are looked up in files
     if _table is None:
-        found = [profile for point in entry_points(group=GROUP) for profile in _load(point.load())]
+        found = [profile for point in entry_points(group=GROUP) for profile in _load(point)]
         names = {one.name for one in _added}
         _table = Profiles((*_added, *(one for one in found if one.name not in names)))
     return _table
 
 
-def _load(what: Profile | Callable[[], tuple[Profile, ...]]) -> tuple[Profile, ...]:
-    return (what,) if isinstance(what, Profile) else tuple(what())
+def _load(point: EntryPoint) -> tuple[Profile, ...]:
+    what = f"the peer profile {point.name!r}"
+    loaded: Profile | Callable[[], tuple[Profile, ...]] = load(point, what)
+    if isinstance(loaded, Profile):
+        return (loaded,)
+    try:
+        found = tuple(loaded())
+    except Exception as error:
+        raise BrokenExtensionError(what, f"{type(error).__name__}: {error}", [point]) from error
+    if not all(isinstance(one, Profile) for one in found):
+        raise BrokenExtensionError(what, f"{point.value} returns other objects, too", [point])
+    return found
 
 
 def caller(parameters: Mapping[str, str]) -> Profile:

@@ -16,6 +16,7 @@ from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.dialects import V0_3, V1_0, known
 from a2a_bridge.dialects.known import GROUP, KnownDialects
 from a2a_bridge.ext import Engine, MemoryStore, Scope, Store, StoreBase, TaskRow
+from a2a_bridge.extensions import BrokenExtensionError
 from tests.agents import EchoAgent
 from tests.patience import PATIENCE
 
@@ -108,7 +109,7 @@ def test_faulty_entry_points_are_named(
 ) -> None:
     found = versions(monkeypatch, **loaded)
     for _ in range(2):
-        with pytest.raises(ValueError, match=problem):
+        with pytest.raises(BrokenExtensionError, match=problem):
             list(found)
 
 

@@ -10,11 +10,13 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from a2a_bridge.cli.commands import FRONTS, GROUP, SUMMARIES, TOOLS
 from a2a_bridge.cli.running import PLAYGROUND
+from a2a_bridge.testing.each import each
 from tests.architecture.repository import ROOT, pyproject, run
 from tests.packages import environments
 from tests.patience import PATIENCE
@@ -277,6 +279,10 @@ def test_other_distributions_add_commands_and_break_none(tmp_path: Path) -> None
     assert code_ == 1
     assert "the command 'broken' cannot be loaded: ModuleNotFoundError: No module named 'absent'" in text
     assert "the distribution plugin has it" in text
+    assert (
+        "cannot be loaded: ModuleNotFoundError: No module named 'absent'" in said("broken", "--port", "1")[2]
+    )
+    assert "No module named 'absent'" in " ".join(said("broken", "--help")[1].split())
     (metadata / "entry_points.txt").write_text(f"[{PLAYGROUND}]\npage = absent:x")
     code_, _, text = said("serve", str(ROOT / "examples" / "echo_agent.py"), "--ui", "--store", "memory://")
     assert code_ == 1
@@ -286,6 +292,74 @@ def test_other_distributions_add_commands_and_break_none(tmp_path: Path) -> None
     (metadata / "entry_points.txt").write_text("\n".join((f"[{GROUP}]", *lines)))
     # It looks at the variables of all commands.
     assert "no command has this variable" in said("keys", "hello", A2A_BRIDGE_ABSENT="1")[2]
+
+
+#: the content of a module → the reason why the object `x` in it is no command
+BROKEN_COMMANDS = {
+    "import sys; sys.exit(7)": "SystemExit: 7",
+    "class Own(BaseException): pass\nraise Own('no')": "Own: no",
+    "def (": "SyntaxError: invalid syntax",
+    "x = 42": "plugin:x is neither a function nor a Typer",
+    "def x(a: 'Absent'): pass": "NameError: name 'Absent' is not defined",
+}
+
+
+@each("content, reason", BROKEN_COMMANDS.items())
+def test_a_broken_command_breaks_no_other(content: str, reason: str) -> None:
+    with TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "plugin.py").write_text(content)
+        add_distribution(place, "plugin", f"[{GROUP}]\nbroken = plugin:x\nconfig.broken = plugin:x")
+        for words in (("broken", "--port", "1"), ("config", "broken")):
+            done = run(sys.executable, "-m", "a2a_bridge", *words, cwd=place, PYTHONPATH=folder)
+            assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+            assert f"cannot be loaded: {reason}" in done.stderr
+            assert "the distribution plugin has it" in done.stderr
+        words = ("config", "check", "absent.toml")
+        other = run(sys.executable, "-m", "a2a_bridge", *words, cwd=place, PYTHONPATH=folder)
+        assert "absent.toml: cannot be read" in other.stderr, other.stderr
+
+
+def test_a_command_of_two_distributions_is_an_error_that_names_both(tmp_path: Path) -> None:
+    (tmp_path / "plugin.py").write_text(PLUGIN)
+    for name in ("one", "two"):
+        add_distribution(tmp_path, name, f"[{GROUP}]\nhello = plugin:hello\nskill = plugin:hello")
+    listed = run(sys.executable, "-m", "a2a_bridge", "--help", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert any(f"From {names}." in listed.stdout for names in ("one and two", "two and one"))
+    done = run(sys.executable, "-m", "a2a_bridge", "hello", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "it is there more than once" in done.stderr
+    assert "the distributions " in done.stderr
+    ours = run(sys.executable, "-m", "a2a_bridge", "skill", "--help", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert "install" in ours.stdout, "that of the tools"
+
+
+@each(
+    "group, words",
+    [
+        ("a2a_bridge.dialects", ("serve", "echo.py", "--http", "127.0.0.1:0", "--no-grpc")),
+        ("a2a_bridge.peers", ("serve", "echo.py", "--http", "127.0.0.1:0", "--no-grpc")),
+        ("a2a_bridge.peers", ("peers",)),
+    ],
+)
+def test_a_broken_extension_is_an_error_at_the_start(group: str, words: tuple[str, ...]) -> None:
+    for content, reason in (("import sys; sys.exit(7)", "SystemExit: 7"), ("x = 42", "")):
+        with TemporaryDirectory() as folder:
+            place = Path(folder)
+            (place / "plugin.py").write_text(content)
+            (place / "echo.py").write_text((ROOT / "examples" / "echo_agent.py").read_text())
+            add_distribution(place, "plugin", f"[{group}]\nown = plugin:x")
+            done = run(sys.executable, "-m", "a2a_bridge", *words, cwd=place, PYTHONPATH=folder)
+            assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+            assert f"'own' cannot be loaded: {reason}" in done.stderr
+            assert "the distribution plugin has it" in done.stderr
+
+
+def add_distribution(folder: Path, name: str, entries: str) -> None:
+    metadata = folder / f"{name}-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(entries)
 
 
 @pytest.mark.parametrize(
