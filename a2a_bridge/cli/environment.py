@@ -98,7 +98,7 @@ def read_environment(named: str | None) -> list[EnvFile]:
 
 def _read(path: Path, *, required: bool = False) -> EnvFile | None:
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         if not required:
             return None

@@ -170,14 +170,19 @@ def text_or_file(text: str, source: str) -> str:
 
 
 def file_text(path: str | Path, source: str) -> str:
-    """The content of a file with a secret, without white space around it. Raises typer.BadParameter."""
+    """The content of a file with a secret, without white space around it. Raises typer.BadParameter, also for
+    a file without content: an option that is empty is an option that is not set, such as no key.
+    """
     if not str(path).strip():
         raise typer.BadParameter("is empty: it names a file", param_hint=source)
     try:
-        return Path(path).read_text("utf-8").strip()
+        text = Path(path).read_text("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise typer.BadParameter(f"{path} cannot be read: {reason}", param_hint=source) from None
+    if not text:
+        raise typer.BadParameter(f"{path} has no content", param_hint=source)
+    return text
 
 
 def plain_secret(one: Option, value: Any) -> bool:

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -375,6 +376,14 @@ def test_secrets_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("A2A_BRIDGE_STORE_FILE", "")
     with pytest.raises(typer.BadParameter, match="is empty: it names a file"):
         read_variables(COMMANDS, "serve")
+    (tmp_path / "blank").write_text("\n")
+    monkeypatch.setenv("A2A_BRIDGE_STORE_FILE", str(tmp_path / "blank"))
+    with pytest.raises(typer.BadParameter, match="blank has no content"):
+        read_variables(COMMANDS, "serve")
+    with pytest.raises(typer.BadParameter, match="blank has no content"):
+        parameters([f"X-Key: @{tmp_path / 'blank'}"])
+    secret.write_bytes(BOM_UTF8 + b"key")
+    assert parameters([f"X-Key: @{secret}"])["x-key"] == "key"
     monkeypatch.setenv("A2A_BRIDGE_STORE_FILE", str(tmp_path / "none"))
     result = RUNNER.invoke(app, ["serve", "x.py"])
     assert result.exit_code == 2

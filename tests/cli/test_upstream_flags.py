@@ -256,10 +256,10 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ((*STORE, "--cluster-credentials", "empty"), "--cluster: the addresses of NATS are missing"),
         ((*STORE, *NATS, "--cluster-ca", "absent"), "--cluster-ca: absent"),
         ((*STORE, *NATS, "--cluster-credentials", "absent"), "--cluster-credentials: absent"),
-        ((*STORE, *NATS, "--cluster-ca", "empty"), "NATS cannot be used: empty has no certificates to trust"),
+        ((*STORE, *NATS, "--cluster-ca", "empty"), "--cluster-ca: empty has no content"),
         (
             (*STORE, *NATS, "--cluster-credentials", "empty"),
-            "NATS cannot be used: empty has no NATS user JWT and NKEY seed",
+            "--cluster-credentials: empty has no content",
         ),
         (
             (*STORE, *NATS, "--cluster-credentials", "user.creds"),
