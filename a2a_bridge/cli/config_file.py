@@ -75,6 +75,10 @@ class ConfigFile:
             raise ConfigError(
                 path, [Problem(line, f"is not TOML: {_POSITION.sub('', str(error))}")]
             ) from None
+        except RecursionError:
+            raise ConfigError(path, [Problem(0, "has too many brackets inside of each other")]) from None
+        except ValueError:  # of a number or a date that Python cannot have
+            raise ConfigError(path, [Problem(0, "has a number or a date that is out of range")]) from None
 
     def line_of(self, place: Sequence[str | int]) -> int:
         """The line of a key, or of the nearest table around it; 0 if there is none. place: the keys and

@@ -93,7 +93,8 @@ def model_of(group: type) -> type[BaseSettings]:
 class _Settings(BaseSettings):
     """A configuration: given values, and the file."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+    # A key in capital letters would be no key for the check of secrets, and for the origin of a value.
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", case_sensitive=True)
 
     @classmethod
     def settings_customise_sources(
@@ -267,7 +268,7 @@ def _problem(group: type, error: ErrorDetails) -> tuple[Place, str]:
         names = [key for key, one in known.items() if one.described.in_file]
         if not within and name in ("serve", "gateway"):
             return tuple(place), f"there is no table [{name}]: write its keys at the top of the file"
-        return tuple(place), f"unknown key {name}{within}{suggestion(str(name), names)}"
+        return tuple(place), f"unknown key {name}{within}{suggestion(str(name).lower(), names)}"
     if error["type"] == "missing":
         return tuple(place), f"{name}{within} is missing"
     reason = error["msg"].removeprefix("Value error, ").replace("Input should be", "has to be", 1)

@@ -4,6 +4,7 @@ import json
 import tomllib
 from codecs import BOM_UTF8
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from a2a_bridge.cli.server_flags import (
 from a2a_bridge.cli.settings import effective, model_of, schema
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.options import options_of
+from a2a_bridge.testing.each import each
 
 TEXT = '''# a comment
 http = ":0"
@@ -137,6 +139,8 @@ def problems(group: type, text: str, folder: Path) -> list[str]:
             "[[rules]]\nagents = ['blue']\n[agents.red]\nupstream = ':1'",
             "2: [[rules]] 1: agents: none of the agents here: red",
         ),
+        ("MAX_CALLS = 5", "1: unknown key MAX_CALLS; did you mean max_calls?"),
+        ("Store_Key = 'hunter2'", "1: unknown key Store_Key; did you mean store_key?"),
         ("a = 1\na = 2", "2: is not TOML: Cannot overwrite a value"),
         ("a = ", "1: is not TOML: Invalid value"),
     ],
@@ -200,6 +204,21 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     path = written(tmp_path, f'store = "@{tmp_path}/none"')
     with pytest.raises(ConfigError, match=r"1: store: .*none cannot be read"):
         effective(GatewayFlags, ConfigFile.read(path), {})
+
+
+@each(
+    "text, reason",
+    [
+        ("max_calls = " + "9" * 5000, "has a number or a date that is out of range"),
+        ("exec = " + "[" * 5000, "has too many brackets inside of each other"),
+    ],
+)
+def test_toml_that_python_cannot_read(text: str, reason: str) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "bridge.toml"
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=reason):
+            ConfigFile.read(path)
 
 
 def test_suggestions() -> None:
