@@ -169,6 +169,18 @@ async def test_a_port_is_free_again_after_the_drain(probe: Probe) -> None:
     assert len(probe.calls) == 3
 
 
+async def test_limits_may_be_larger_than_an_option_of_grpc(probe: Probe) -> None:
+    large = 1 << 40
+    options = HostOptions(max_body=large, max_connections=large, max_connection_streams=large)
+    host = BINDING.host(ListenAddress(), options)
+    BINDING.mount(host, "", probe, [V1_0])
+    await host.start()
+    async with dialling(host.address) as client:
+        await client.send_message(SEND)
+    await host.drain(1)
+    assert len(probe.calls) == 1
+
+
 async def test_one_address_one_service(host: GrpcHost, probe: Probe) -> None:
     fresh = BINDING.host(ListenAddress(), HostOptions())
     BINDING.mount(fresh, "", probe, [V1_0])

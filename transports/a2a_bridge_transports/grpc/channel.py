@@ -48,7 +48,7 @@ def arguments_of(options: DialOptions, host: str) -> list[tuple[str, int | str]]
         # Proxies of the environment are for other machines only.
         ("grpc.enable_http_proxy", 0 if is_loopback(host) else 1),
         ("grpc.primary_user_agent", "a2a-bridge"),
-        ("grpc.max_receive_message_length", options.max_message),
+        ("grpc.max_receive_message_length", min(options.max_message, 2**31 - 1)),
         ("grpc.max_send_message_length", -1),
         # Errors are sent in trailers, and some peers send large ones.
         ("grpc.max_metadata_size", _MAX_METADATA),

@@ -27,6 +27,8 @@ log = logging.getLogger("a2a_bridge.grpc")
 _FAREWELL = 2.0
 #: accepted calls that wait for a handler
 _MOST_PENDING = 20_000
+#: the largest number of an option of gRPC: the C core ends the process for one more connection
+_INT = 2**31 - 2
 #: grpcio cannot send to the caller of a call, because it has left or has rejected a message as too large
 _LEFT = (grpc.aio.InternalError,)
 #: grpcio's logger of failed calls
@@ -180,13 +182,12 @@ class _Reflection(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is un
 
 
 def _options(options: HostOptions) -> list[tuple[str, int]]:
-    limits = [("grpc.max_allowed_incoming_connections", options.max_connections)] * bool(
-        options.max_connections
-    )
+    connections = min(options.max_connections, _INT)
+    limits = [("grpc.max_allowed_incoming_connections", connections)] * bool(connections)
     return [
         *limits,
         # Without a limit, one connection that resets its streams at once could occupy the loop.
-        ("grpc.max_concurrent_streams", options.max_connection_streams),
+        ("grpc.max_concurrent_streams", min(options.max_connection_streams, _INT)),
         # It would also count ended streams, and so reject clients that keep to the limit.
         ("grpc.http.overload_protection", 0),
         # Calls that wait for a handler. Beyond 1000 grpcio would reset random calls, as CANCELLED.
@@ -198,7 +199,7 @@ def _options(options: HostOptions) -> list[tuple[str, int]]:
         ("grpc.max_metadata_size", options.max_header),
         ("grpc.absolute_max_metadata_size", options.max_header),
         # grpcio's own rejection has no details; this limit is larger, so that the bridge rejects first.
-        ("grpc.max_receive_message_length", 2 * options.max_body + MIB),
+        ("grpc.max_receive_message_length", min(2 * options.max_body + MIB, _INT)),
         ("grpc.max_send_message_length", -1),
         ("grpc.server_handshake_timeout_ms", _milliseconds(options.header_timeout)),
         # A dead peer is detected within 30 s, with or without calls.
