@@ -290,11 +290,15 @@ def _from_name(name: str) -> ModuleType:
 
 def _run(load: Any, module: ModuleType | None, place: str) -> ModuleType:
     from a2a_bridge.app.process import being_read
+    from a2a_bridge.hosting.adapters import absent_framework, install
 
     reading = being_read.set(place)
     try:
         loaded = load()
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (framework := absent_framework(error.name or "")):
+            text = f"{place} needs {framework.title}, which is not installed"
+            raise BadTargetError(f"{text}: {install(framework)}") from error
         traceback.print_exc()
         text = f"{place} cannot be imported, at the line shown above: {type(error).__name__}: {error}"
         raise BadTargetError(text) from error

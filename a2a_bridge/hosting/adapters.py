@@ -136,6 +136,19 @@ def framework_of(thing: Any) -> Framework | None:
     return None
 
 
+def absent_framework(module: str) -> Framework | None:
+    """The known framework with an adapter whose module an import has not found; None for any other module,
+    and for a framework that shares its name with other packages.
+    """
+    known = (one for one in KNOWN if one.extra and not one.shows)
+    return next((one for one in known if f"{one.module}.".startswith(f"{module}.")), None)
+
+
+def install(framework: Framework) -> str:
+    """The command that installs a framework with its adapter."""
+    return MissingExtraError(ADAPTERS, framework.extra, ADAPTERS).remedy
+
+
 def no_agent(thing: Any) -> NoAgentError | MissingAdapterError:
     """The error for an object that no adapter recognises."""
     framework = framework_of(thing)

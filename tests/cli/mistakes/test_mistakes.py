@@ -25,6 +25,7 @@ FILES = {
     "plain.py": "async def f(text):\n    return text\n\nx = 3\n",
     "starts.py": "from a2a_bridge import agent, run\n" + AGENT.format("one") + "\n\nrun(one)\n",
     "broken.py": "import nothing_of_this_name\n",
+    "graph.py": "from langgraph.graph import StateGraph\n",
     "ends.py": "raise SystemExit(3)\n",
     "ends_well.py": "import sys\nsys.exit()\n",
     "empty.json": "{}",
