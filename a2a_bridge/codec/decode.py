@@ -131,14 +131,11 @@ _DECODERS: dict[tuple[type[Message], bool], Callable[[Json], Any]] = {}
 
 
 def decoder(cls: type[M], *, keeps: bool = False) -> Callable[[Json], M]:
-    """The function that decodes JSON trees, as returned by `loads`, to messages of a class. Compiled once.
+    """The function that decodes JSON trees, as returned by `loads`, to messages of a class, or raises
+    `DecodeError`. Compiled once.
 
-    Unknown members are left out, or with `keeps` kept in the message (see `unknown`).
-
-    An integer inside Struct or Value that a double cannot hold is rounded as protobuf does and counted in
-    `rounded`.
-
-    The function raises `DecodeError`.
+    Unknown members are left out, or with `keeps` kept in the message (see `unknown`). An integer inside
+    Struct or Value that a double cannot hold is rounded as protobuf does and counted in `rounded`.
     """
     found = _DECODERS.get((cls, keeps))
     if found is None:
@@ -236,10 +233,9 @@ def _round(number: int) -> float:
 
 
 def whole_decoder(cls: type[M]) -> Callable[[Json], tuple[M, bool]]:
-    """A decoder that also returns whether the message holds everything in the tree.
-
-    The message does not hold unknown members, empty lists, nulls, names in snake_case, or integers that no
-    double holds. The function raises `DecodeError`.
+    """A decoder that also returns whether the message holds all of the tree: not if there are unknown
+    members, empty lists, nulls, names in snake_case, or integers that no double holds. It raises
+    `DecodeError`.
     """
     plan = plan_of(cls)
     with BUILDING:
@@ -276,10 +272,9 @@ def compile_body(
     apart: bool = False,
     keeps: bool = False,
 ) -> Body:
-    """The function that writes the wire text of a message; `to_double` converts large integers.
-
-    strict: raise `Irregular` for members that the message cannot hold. apart: raise `LongTextError` for a
-    long text, which is assigned to the message instead. keeps: keep unknown members (see `unknown`).
+    """The function that writes the wire text of a message; `to_double` converts large integers. strict: raise
+    `Irregular` for members that the message cannot hold. apart: raise `LongTextError` for a long text, which
+    is assigned to the message instead. keeps: keep unknown members (see `unknown`).
     """
     names = _LIBRARIES.get((to_double, strict, apart, keeps))
     if names is None:
@@ -307,10 +302,9 @@ def compile_body(
 
 
 def tidy(tree: dict[str, Any], names: dict[str, FieldPlan]) -> dict[str, Any]:
-    """An object with camelCase names only, without nulls and unknown members.
-
-    A null that is a value of its field counts only if nothing else of its oneof has one: some writers write
-    every member of a oneof. Raises `Irregular` for two variants of one field, and for two members of a oneof.
+    """An object with camelCase names only, without nulls and unknown members. A null that is a value counts
+    only if nothing else of its oneof has one: some writers write all members of a oneof. Raises `Irregular`
+    for two variants of one field, and for two members of a oneof.
     """
     tidied: dict[str, Any] = {}
     taken: set[str] = set()

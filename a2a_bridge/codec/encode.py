@@ -42,13 +42,12 @@ _ENCODERS: dict[tuple[type[Message], bool, bool], Callable[[Any], Any]] = {}
 
 
 def encoder(cls: type[M], *, keeps: bool = False, whole: bool = False) -> Callable[[M], JsonObject]:
-    """The function that encodes messages of a class as JSON trees. Compiled once, on its first call.
+    """The function that encodes messages of a class as JSON trees. Compiled once, on its first call. A Value
+    without a kind becomes null. It raises `EncodeError` for content that JSON cannot express: NaN and
+    infinity inside Struct or Value, and timestamps outside the years 1 to 9999.
 
     keeps: also write the unknown members that a message keeps (see `unknown`). whole: also write the REQUIRED
     messages that are not set, because strict readers reject a message without them.
-
-    A Value without a kind becomes null. The function raises `EncodeError` for content that JSON cannot
-    express: NaN and infinity inside Struct or Value, and timestamps outside the years 1 to 9999.
     """
     found = _ENCODERS.get((cls, keeps, whole))
     if found is None:

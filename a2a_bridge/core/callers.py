@@ -36,10 +36,9 @@ class Presented:
     certificate: Callable[[], bytes | None] | None = None
 
     def credential(self, name: str, challenges: tuple[str, ...] = ()) -> str | None:
-        """The value of a parameter that proves who the caller is; None without the parameter.
-
-        name: in lower case. Raises UNAUTHENTICATED with `challenges` for several values: a proxy that adds a
-        header instead of replacing it would let callers choose a part of it.
+        """The value of a parameter (in lower case) that proves who the caller is; None without it. Raises
+        UNAUTHENTICATED with `challenges` for several values: a proxy that adds a header instead of replacing
+        it would let callers choose a part of it.
         """
         value = self.parameters.get(name)
         if value is not None and len(entries_of(value)) > 1:

@@ -358,10 +358,9 @@ class LogReader(Generic[E]):
         self._limit = 0
 
     async def take(self) -> Sequence[E]:
-        """The next events, at most BATCH of them; empty after the last event of a log that has ended, and
-        after `close`. The events are shared: treat them as immutable.
-
-        Raises GapError if the next event is lost, and the error of `break_off`.
+        """The next events, at most BATCH of them, immutable because others have them, too. Empty after the
+        last event of a log that has ended, and after `close`. Raises GapError if the next event is lost, and
+        the error of `break_off`.
         """
         log = self._log
         if self.position != self._next:

@@ -46,10 +46,9 @@ def missing_fronts(package: str = ADAPTERS) -> MissingExtraError:
 
 
 def check_version(distribution: Distribution | None) -> None:
-    """Raises OtherVersionError for the tools or the adapters of another version. They use more of this
-    distribution than its stable names. pip installs such a pair, and only prints that it has done so.
-
-    distribution: has an entry point. Those of others have versions of their own.
+    """Raises OtherVersionError for the tools or the adapters of another version, which use more of this one
+    than its stable names: pip installs such a pair, and only prints that it has. distribution: of an entry
+    point. Those of others have versions of their own.
     """
     if distribution is None or distribution.name not in (TOOLS, ADAPTERS):
         return

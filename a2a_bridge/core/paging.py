@@ -171,10 +171,8 @@ class EndlessListError(A2AError):
 
 
 async def each_page(ask: Callable[[Any], Awaitable[P]], request: Any, most: int) -> AsyncGenerator[P, None]:
-    """The page that a request asks for, and those after it.
-
-    ask: makes a call. request: of the first page; it is not changed. most: pages, at least 1. Raises
-    EndlessListError after the last of them, and the errors of `ask`.
+    """The page that a request asks for, and those after it. ask: makes a call. request: of the first page; it
+    is not changed. most: pages, at least 1, after which EndlessListError is raised, as are errors of `ask`.
     """
     asked = {request.page_token}
     page = await ask(request)

@@ -80,11 +80,9 @@ def detect_among(
     offered: Collection[Dialect],
     address_of: Callable[[Dialect], str],
 ) -> Dialect:
-    """The dialect of a request whose address narrows the version down to one of `group`, newest first.
-
-    address_of: where a version is served, for the error.
-
-    Raises A2AError VERSION_NOT_SUPPORTED with the `offered` versions if the declared version contradicts.
+    """The dialect of a request whose address narrows the version down to one of `group`, newest first. Raises
+    VERSION_NOT_SUPPORTED with the `offered` versions if the declared version contradicts; address_of says
+    where each of them is served.
     """
     text = _one_version(declared)
     for dialect in group:
@@ -98,10 +96,9 @@ def detect_among(
 
 
 def presume(declared: str | None, offered: Sequence[Dialect], having: Collection[Dialect] = ()) -> Dialect:
-    """The dialect for the error format when the version of the caller could not be determined.
-
-    In this order: the declared version; the newest one that has the address; for a caller that declared
-    nothing the newest one whose callers declare nothing; the newest one.
+    """The dialect for the error format of a request whose version is unknown: of the declared version; the
+    newest one with the address; without a declaration the newest one whose callers declare nothing; the
+    newest one.
     """
     text = _one_version(declared)
     matching = [dialect for dialect in offered if text and _is(dialect, text)]

@@ -187,10 +187,9 @@ def schemas(
     names: Mapping[str, str] | None = None,
     responses: Collection[type[Message]] = (),
 ) -> dict[str, Schema]:
-    """The schemas of messages and of all messages in them, by name, with references to each other.
-
-    names: other names of members, such as `TaskStatus.message`. classes: of requests, in which required
-    members are not empty. responses: further classes, in which required members may be empty.
+    """The schemas of messages and all messages in them, by name, with references to each other. names: other
+    names of members, such as `TaskStatus.message`. classes: of requests, in which required members are not
+    empty. responses: further classes, in which they may be empty.
     """
     asked = {plan.descriptor.name: plan for cls in classes for plan in plan_of(cls).list_nested()}
     shown = {plan.descriptor.name: plan for cls in responses for plan in plan_of(cls).list_nested()}

@@ -80,7 +80,6 @@ class Reader:
     def spell(self, spelled: Mapping[str, str]) -> None:
         """Gives members the names that they look like: other readers may take `task_id` or `TaskId` for
         `taskId` (see codec.unknown), so it must not pass unread. Beside the member itself it is left out.
-
         spelled: the names by their `folded` form.
         """
         source = self.source

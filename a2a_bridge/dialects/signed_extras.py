@@ -69,7 +69,9 @@ def loads(data: bytes) -> Json:
     named = _names_texts(tree) if len(data) > _LONG else None
     if named is None:
         named = data.find(_BEGINNING) >= 0 or (data.find(b"\\") >= 0 and data.find(_ESCAPE) >= 0)
-    return _open(tree) if named else tree
+    if named:
+        _each_text(tree, _unseal)
+    return tree
 
 
 def dumps(tree: Json) -> bytes:
@@ -167,11 +169,6 @@ def _carries(data: bytes) -> bool:
 Change = Callable[[object, bytes], "str | None"]
 
 
-def _open(tree: Json) -> Json:
-    _each_text(tree, _unseal)
-    return tree
-
-
 def _each_text(tree: Json, change: Change) -> None:
     """Changes each preserved text in a tree; removes it for None. Iterative: the tree may be deep."""
     rest: list[Any] = [tree]
@@ -237,9 +234,7 @@ def _owners(message: Any) -> Iterator[tuple[Any, str]]:
                     yield unit, name
 
 
-@lru_cache(maxsize=256)
-def _classes(method: str) -> tuple[Any, Any]:
-    return method_classes(method)
+_classes = lru_cache(maxsize=256)(method_classes)
 
 
 # --- owners of texts ---

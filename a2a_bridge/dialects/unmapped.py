@@ -317,11 +317,7 @@ def _place(root: Any, pointer: str, copies: dict[str, Any] | None = None) -> Any
 def _key(place: Any, step: str) -> Any:
     """The member's name, or an existing item's index, for a step of a pointer; None for any other step."""
     if type(place) is dict:
-        return _unescape(step)
+        return step.replace("~1", "/").replace("~0", "~")
     if type(place) is list and _INDEX.fullmatch(step) and int(step) < len(place):
         return int(step)
     return None
-
-
-def _unescape(name: str) -> str:
-    return name.replace("~1", "/").replace("~0", "~") if "~" in name else name

@@ -226,16 +226,12 @@ def with_children(
     }
 
 
-def _decode_parts(parts: list[Any]) -> list[Any]:
-    return [decode_part(part) for part in parts]
+def _each(code: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
+    return lambda items: [code(one) for one in items]
 
 
-def _encode_parts(parts: list[Any]) -> list[Any]:
-    return [encode_part(part) for part in parts]
-
-
-def _encode_messages(messages: list[Any]) -> list[Any]:
-    return [encode_message(one) for one in messages]
+_decode_parts, _encode_parts = _each(decode_part), _each(encode_part)
+_encode_messages = _each(encode_message)
 
 
 def _decode_artifacts(artifacts: list[Any]) -> list[Any]:

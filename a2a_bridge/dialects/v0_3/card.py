@@ -188,8 +188,8 @@ def _read_supported(value: Json) -> list[hub.AgentInterface] | None:
     return found
 
 
-_decode_picked = decoder(hub.AgentCard)
-_encode_all = encoder(hub.AgentCard)
+_decode_hub = decoder(hub.AgentCard)
+_encode_hub = encoder(hub.AgentCard)
 
 _EXTENDED = "supportsAuthenticatedExtendedCard"
 
@@ -282,7 +282,7 @@ def _decode_named(tree: JsonObject, version: str) -> hub.AgentCard:
     schemes, alternatives = decode_schemes(tree.get("securitySchemes"))
     requirements = decode_requirements(tree.get("security"), "security", alternatives)
     interfaces = decode_interfaces(tree, version)
-    card = _decode_picked(picked)
+    card = _decode_hub(picked)
     card.supported_interfaces.extend(interfaces)
     for name, scheme in schemes.items():
         card.security_schemes[name].CopyFrom(scheme)
@@ -309,7 +309,7 @@ def encode_members(card: hub.AgentCard, version: str, *, apart: bool = False) ->
 
 
 def _members_of(card: hub.AgentCard, version: str, alternatives: Alternatives) -> JsonObject:
-    tree = _encode_all(card)
+    tree = _encode_hub(card)
     members = encode_interfaces(card.supported_interfaces, version)
     members |= {"capabilities": {}} | _pick(tree, _CARD)
     extensions = members["capabilities"].pop("extensions", ())
@@ -357,9 +357,6 @@ WELL_KNOWN_PATH = "/.well-known/agent-card.json"
 OLD_WELL_KNOWN_PATH = "/.well-known/agent.json"
 
 VERSION = "0.3.0"
-
-_encode_hub = encoder(hub.AgentCard)
-_decode_hub = decoder(hub.AgentCard)
 
 
 def encode_card(card: hub.AgentCard, version: str = VERSION) -> JsonObject:
@@ -439,7 +436,9 @@ def _carry(card: hub.AgentCard, tree: JsonObject, version: str) -> hub.AgentCard
 def _mirror(tree: JsonObject, card: hub.AgentCard, version: str) -> JsonObject:
     """The tree with the content that only the card holds."""
     decoded = decode_members(tree, version)
-    entries = [] if decoded == card else unmapped.difference(_hub_tree(decoded), _hub_tree(card), whole=True)
+    if decoded == card:
+        return tree
+    entries = unmapped.difference(_encode_hub(decoded), _encode_hub(card), whole=True)
     if not entries:
         return tree
     capabilities = dict(tree.get("capabilities") or {})
@@ -467,7 +466,7 @@ def _unmirror(tree: JsonObject, version: str) -> hub.AgentCard | None:
     bare = tree | {"capabilities": capabilities}
     decoded = decode_members(bare, version)
     try:
-        card = _decode_hub(unmapped.restore(_hub_tree(decoded), entries))
+        card = _decode_hub(unmapped.restore(_encode_hub(decoded), entries))
     except DecodeError:
         return None
     if encode_members(card, version) != encode_members(decoded, version):
@@ -482,12 +481,6 @@ def _try_decode(tree: Json, version: str) -> hub.AgentCard | None:
         return decode_members(tree, version) if type(tree) is dict else None
     except DecodeError:
         return None
-
-
-def _hub_tree(card: hub.AgentCard) -> Json:
-    """The card as 1.0 encodes it."""
-    tree: Json = _encode_hub(card)
-    return tree
 
 
 FORM = card_form(VERSION, WELL_KNOWN_PATH)

@@ -119,10 +119,8 @@ _PRECONDITIONS: Mapping[ops.Operation[Any, Any] | None, Reason] = {
 
 
 def encode_jsonrpc(error: A2AError, known: Container[Reason] = KNOWN) -> ErrorReply[Any]:
-    """The JSON-RPC error object; HTTP 200, except for errors found before JSON-RPC (level "http").
-
-    known: the reasons whose numbers the caller's version defines. Other reasons keep their number and are
-    explained by details.
+    """The JSON-RPC error object; HTTP 200, except for errors found before JSON-RPC (level "http"). known: the
+    reasons whose numbers the caller's version defines. Others keep their number, and details explain them.
     """
     reason = error.reason
     info, *rest = current.json_details(error)

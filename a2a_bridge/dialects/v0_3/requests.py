@@ -65,10 +65,9 @@ CANCEL = unit(hub.CancelTaskRequest, Member("id", always=True), Member("metadata
 
 
 def explicit_send(tree: Any, older: bool) -> Any:
-    """MessageSendParams with explicit values for defaults that differ between agents of 0.x.
-
-    fasta2a 0.6 answers 500 to a configuration without media types. a2akit 0.0.32 waits only on request, while
-    1.0 waits by default: callers of 0.x keep the agent's default.
+    """MessageSendParams with explicit values for defaults that differ between agents of 0.x. fasta2a 0.6
+    answers 500 to a configuration without media types. a2akit 0.0.32 waits only on request, while 1.0 waits
+    by default: callers of 0.x keep the agent's default.
     """
     configuration = tree.get("configuration")
     if not older:

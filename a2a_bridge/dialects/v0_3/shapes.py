@@ -406,11 +406,8 @@ def kind_of(tree: JsonObject) -> str | None:
 
 
 def _payload(cls: type[Message], branches: Mapping[str, tuple[Shape, str]]) -> Conversion:
-    """The conversion of a oneof `payload`, whose members are distinguished by kind.
-
-    It raises DecodeError, and ValueError for content that JSON cannot express and for an empty oneof.
-
-    branches: the shapes by kind, and the tags of their members of the oneof.
+    """The conversion of a oneof `payload`. branches: the shapes by kind, and the tags of their members of the
+    oneof. It raises DecodeError, and ValueError for an empty oneof and for content that JSON cannot express.
     """
     encoders = {kind.replace("-", "_"): shape.encode for kind, (shape, _) in branches.items()}
 

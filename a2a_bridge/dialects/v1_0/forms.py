@@ -176,10 +176,9 @@ _QUERY_KINDS = {
 
 
 def http_address(operation: ops.Operation[Any, Any]) -> HttpAddress:
-    """The HTTP rules of an operation, tenant forms included.
-
-    SubscribeToTask is GET in the rule and POST in the specification's prose (5.3, 11.3.2). Both are included,
-    and POST first: every SDK accepts it, but the SDKs of Go, Java and .NET do not accept GET.
+    """The HTTP rules of an operation, tenant forms included. SubscribeToTask is GET in the rule and POST in
+    the specification's prose (5.3, 11.3.2). POST comes first: every SDK accepts it, but Go, Java and .NET do
+    not accept GET.
     """
     method: MethodDescriptor = SERVICE.methods_by_name[operation.name]
     options = MethodOptions.FromString(method.GetOptions().SerializeToString())

@@ -75,10 +75,9 @@ class Calls(Protocol):
 
 
 class AsgiHost(Mounts):
-    """An ASGI application; implements DocumentHost without a socket.
-
-    startup: runs once, before the first request or at the lifespan's startup; tried again after a failure.
-    close: runs once with a grace in seconds, by `drain` or, with `grace`, at the end of the lifespan.
+    """An ASGI application; implements DocumentHost without a socket. startup: runs once, before the first
+    request or at the lifespan's startup; again after a failure. close: runs once with a grace in seconds, by
+    `drain` or, with `grace`, at the end of the lifespan.
     """
 
     def __init__(
@@ -109,14 +108,10 @@ class AsgiHost(Mounts):
         self._failure = ""
         self._close = close
         self._grace = grace
-        self._starting: asyncio.Lock | None = None
+        self._starting = asyncio.Lock()
 
     async def start(self) -> None:
         """Runs `startup` unless it has run."""
-        if self._startup is None:
-            return
-        if self._starting is None:
-            self._starting = asyncio.Lock()
         async with self._starting:
             if self._startup is not None:
                 await self._startup()

@@ -46,9 +46,8 @@ class _Connection(ResponseHandler):
 
 class Connector(aiohttp.TCPConnector):
     """Makes such connections. patience: see `DialOptions.connect_patience`. options: of aiohttp.TCPConnector.
-
-    A connection does not depend on the time of the call that asked for it: one is made to its end for each
-    place, and kept for later calls. Otherwise callers with little time would never have one.
+    Each connection is made to its end, and kept for later calls, whatever the time of the call that asked for
+    it. Otherwise callers with little time would never have one.
     """
 
     def __init__(self, *, patience: float | None = None, **options: Any) -> None:

@@ -124,10 +124,9 @@ class ServerSide(Generic[Index]):
         *,
         large: bool = False,
     ) -> CallContext:
-        """The context of a call. Raises INVALID_REQUEST for an invalid deadline.
-
-        message: the decoded request. extracted: content of the request that its message does not hold
-        (RowExtras.request). large: whether it was decoded in a worker.
+        """The context of a call. message: the decoded request. extracted: content that it does not hold
+        (RowExtras.request). large: whether a worker decoded it. Raises INVALID_REQUEST for an invalid
+        deadline.
         """
         parameters = request.parameters()
         received = request.headers.get(SIDE_CHANNEL)
@@ -193,10 +192,9 @@ class ServerSide(Generic[Index]):
         *,
         gap: bool = False,
     ) -> Headers:
-        """The response parameters as headers. Raises INTERNAL_ERROR for invalid ones.
-
-        about: the request that this answers, if there may be content beside the response. gap: the response
-        is a stream that begins with a gap.
+        """The response parameters as headers. about: the request, if there may be content beside the
+        response. gap: the response is a stream that begins with one. Raises INTERNAL_ERROR for invalid
+        parameters.
         """
         if context is None or not (context.reply or context.reply.side_channel or gap):
             return ()

@@ -123,14 +123,6 @@ def dial(
 
 
 @dataclass(frozen=True, slots=True)
-class _Method:
-    """A row and the multicallable of its path."""
-
-    row: Row[str, bytes]
-    start: Callable[..., Any]
-
-
-@dataclass(frozen=True, slots=True)
 class _Place:
     """What a channel leads to, for messages."""
 
@@ -175,16 +167,14 @@ class _Client:
         #: calls and streams that have not ended, and who waits for their end
         self._running = 0
         self._idle: asyncio.Event | None = None
-        self._methods: dict[Operation[Any, Any], _Method] = {}
+        #: the rows, each with the multicallable of its path
+        self._methods: dict[Operation[Any, Any], tuple[Row[str, bytes], Callable[..., Any]]] = {}
         for row in form.rows:
             style = channel.unary_stream if row.streaming else channel.unary_unary
             start = style(row.address)
-            self._methods[row.operation] = _Method(
-                row,
-                start
-                if options.frame_observer is None
-                else observe_frames(start, row, options.frame_observer),
-            )
+            if options.frame_observer is not None:
+                start = observe_frames(start, row, options.frame_observer)
+            self._methods[row.operation] = row, start
         self._keepalive = Keepalive(channel, options.idle_timeout)
 
     async def close(self) -> None:
@@ -296,7 +286,7 @@ class _Client:
         if self._closed:
             raise closed_error()
         request = add_tenant(call.request, self._tenant) if self._tenant else call.request
-        row = method.row
+        row, start = method
         if row.extras.for_agent is not None:
             row = row.extras.for_agent(call.context)
         wire = await run(_write, row, request, call.context, large=call.context.large)
@@ -311,7 +301,7 @@ class _Client:
         if self._awaits_connection and not self._is_connected():
             await self._wait_connected(timeout)
             timeout = remaining_time(call.context, limit)
-        return method.start(wire, timeout=timeout, metadata=metadata), row
+        return start(wire, timeout=timeout, metadata=metadata), row
 
     def _metadata(self, call: Call[Any, Any]) -> Pairs:
         parameters = call.context.parameters
@@ -329,10 +319,9 @@ class _Client:
             raise A2AError(Reason.INVALID_PARAMS, str(error)) from None
 
     def _error_of(self, error: Any, call: Call[Any, Any]) -> A2AError:
-        """The error of a status; `reply` gets the parameters with it.
-
-        gRPC keeps the connection of a closed channel open as long as a call of it is referenced, and the
-        traceback of an error references the variables of its functions. So neither has the call.
+        """The error of a status; `reply` gets the parameters with it. gRPC keeps the connection of a closed
+        channel open as long as a call of it is referenced, and the traceback of an error references the
+        variables of its functions. So neither has the call.
         """
         error.__traceback__ = None
         for metadata in (error.initial_metadata(), error.trailing_metadata()):
@@ -348,7 +337,7 @@ class _Client:
             return A2AError(Reason.UNAVAILABLE, words, metadata={"phase": "connect"}, blame=Blame.PEER)
         if number == GrpcStatus.DEADLINE_EXCEEDED and self._is_connecting():
             return unconnected_error(reason=Reason.DEADLINE_EXCEEDED)
-        row = self._methods[call.operation].row
+        row, _ = self._methods[call.operation]
         return too_large(reply) or broken_error(reply) or row.decode_names(self._form.decode_error(reply))
 
     async def _wait_connected(self, limit: float | None) -> None:

@@ -217,11 +217,9 @@ def _milliseconds(seconds: float) -> int:
 
 
 async def _check_bindable(address: ListenAddress, *, shared: bool) -> None:
-    """Raises OSError with the reason if the address cannot be bound. grpcio itself does not raise the
-    system's error, and prints to stderr.
-
-    shared: other processes may have the address too. The probe does not listen then: it would take their
-    connections.
+    """Raises OSError with the reason if the address cannot be bound: grpcio does not raise the system's
+    error, and prints to stderr. shared: other processes may have the address, too. Then the probe does not
+    listen: it would take their connections.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(

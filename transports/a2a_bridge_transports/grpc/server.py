@@ -128,10 +128,8 @@ class Running:
 
 class Handlers:
     """All rows of some dialects, found by full path; unknown operations of their services get an A2A error.
-
-    Dialects may share a package: then the caller's declared version decides; without one, the newest.
-
-    left: the exceptions of the host that mean that the caller has left. They are passed on to it.
+    If dialects share a package, the caller's declared version decides; without one, the newest. left: the
+    exceptions of the host for a caller that has left. They are passed on to it.
     """
 
     def __init__(
@@ -368,7 +366,7 @@ class _Side:
 
         async def guard(wire: bytes, context: Exchange) -> bytes | Rejection | None:
             reply: Mapping[str, str] = NO_PARAMETERS
-            task = _this_task()
+            task = cast("asyncio.Task[Any]", asyncio.current_task())  # every gRPC handler runs in one
             tasks.add(task)
             received_bytes[GRPC.name] += len(wire)
             if len(wire) > SMALL:
@@ -490,10 +488,3 @@ def _certificate_of(context: Any) -> bytes | None:
         return cast("bytes | None", found())
     pem = context.auth_context().get("x509_pem_cert")
     return ssl.PEM_cert_to_DER_cert(pem[0].decode("ascii")) if pem else None
-
-
-def _this_task() -> asyncio.Task[Any]:
-    task = asyncio.current_task()
-    if task is None:
-        raise RuntimeError("a gRPC handler runs in a task")
-    return task

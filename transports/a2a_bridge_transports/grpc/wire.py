@@ -209,10 +209,8 @@ _UNCONNECTED = (
 
 
 def says_unconnected(reply: ErrorReply[bytes]) -> bool:
-    """True if an UNAVAILABLE reads like one that this side made because there was no connection.
-
-    gRPC has no flag for it, and a peer can send the same text: the caller must also know from the channel's
-    state that there is no connection.
+    """True if an UNAVAILABLE reads like one that this side made for lack of a connection. gRPC has no flag
+    for it, and a peer can send the same text: the caller also needs the channel's state to know.
     """
     return reply.body is None and reply.text.lower().startswith(_UNCONNECTED)
 

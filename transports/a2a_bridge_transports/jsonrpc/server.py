@@ -44,10 +44,8 @@ def _by_method(form: Form[Any, Any]) -> Rows:
 
 
 def _reject_method(row: Row[str, Any] | None, table: Table[Rows], having: Sequence[Table[Rows]]) -> NoReturn:
-    """Raises METHOD_NOT_FOUND for a method without a row, and INVALID_PARAMS for params that are no object:
-    separate from the frame, because other checks come before it.
-
-    table: the version of the request. having: the versions that have the method.
+    """Raises METHOD_NOT_FOUND for a method that only the versions `having` it know, or none, and
+    INVALID_PARAMS for params that are no object: apart from the frame, because other checks come before.
     """
     if row is not None:
         raise invalid_params("", "params has to be an object")
