@@ -5,13 +5,14 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from a2a_bridge import Agent, add_to_server, agent, asgi, connect, run, serve
 from a2a_bridge.cli.target import BadTargetError, load, parse
+from a2a_bridge.core.extras import ADAPTERS
 from a2a_bridge.hosting import adapters
 from a2a_bridge.hosting.adapters import GROUP, MissingAdapterError, NoAgentError
 from a2a_bridge.hosting.sdk.types import comes_from
@@ -121,6 +122,20 @@ async def test_an_adapter_that_cannot_be_used_is_logged_and_passed_over(
     assert any("b-absent cannot be loaded" in one for one in logged)
     assert any("c-useless has no recognises and agent_of" in one for one in logged)
     assert any("a-broken failed to look at a Derived" in one for one in logged)
+
+
+class OfAnotherVersion(EntryPoint):
+    dist = SimpleNamespace(name=ADAPTERS, version="0.0.1")
+
+
+def test_an_adapter_of_another_version_is_logged_and_passed_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    point = OfAnotherVersion("framework", __name__, GROUP)
+    monkeypatch.setattr(adapters, "entry_points", lambda *, group: [point])
+    with pytest.raises(NoAgentError):
+        Agent.of(Derived("never"))
+    assert f"{ADAPTERS} is version 0.0.1, and" in caplog.text
 
 
 @each(
