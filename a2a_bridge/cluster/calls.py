@@ -17,8 +17,6 @@ Rules of frames:
 2. A replica that gets a frame of an unknown format answers that it knows nothing of it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -10,8 +10,6 @@ Rules:
 5. The statements have a session of their own: they must not delay heartbeats.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -20,8 +20,6 @@ Rules of the limits:
 6. Settings that a server does not know are left out.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -9,8 +9,6 @@ Rules:
 4. A push notification config has no id in 0.1 and keeps the caller's.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager

@@ -9,8 +9,6 @@ Agents whose dialect lacks nothing are not wrapped. Rules:
    (`StreamOnly`), and streaming that is declared and rejected (`Unstreamed`).
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager

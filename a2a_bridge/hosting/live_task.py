@@ -10,8 +10,6 @@ Rules:
 5. An update may come first; readers get a task before it all the same (spec 3.1.2).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

@@ -17,8 +17,6 @@ Rules of taking over:
 3. A caller that acquires a task left at work resumes or fails it: it does not become an orphan again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

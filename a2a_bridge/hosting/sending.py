@@ -19,8 +19,6 @@ response.
    because all earlier senders have left, the message gets a new run after that.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import logging

@@ -9,8 +9,6 @@ Rules:
 4. Ids of sent messages are written so, too (RecordedSends). The engine decides about repetitions.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

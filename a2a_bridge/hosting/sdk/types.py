@@ -2,8 +2,6 @@
 type set converts between them and the hub. The SDK is not imported before an object of it is given.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from functools import cache, wraps

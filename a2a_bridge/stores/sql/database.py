@@ -9,8 +9,6 @@ Rules:
    would begin a new database there and destroy the log of the open one, and with it acknowledged commits.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -14,8 +14,6 @@ Rules:
    only if this replica still counts it as being delivered: results may come twice, or after another claim.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Sequence

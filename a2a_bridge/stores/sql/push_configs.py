@@ -8,8 +8,6 @@ Rules:
    `push`). So each released config is looked at soon after, when most transactions have ended, and once more.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence

@@ -10,8 +10,6 @@ Rules:
 3. Files are readable for their owner only.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets
