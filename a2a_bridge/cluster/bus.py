@@ -1,5 +1,4 @@
-"""The bus between the replicas of one agent; and a bus for a few replicas that have PostgreSQL only, where
-messages are rows, and replicas look for them.
+"""The bus between the replicas of one agent; and a bus of rows, for a few replicas with PostgreSQL only.
 
 Rules:
 1. A bus loses messages, but delivers no wrong one. They save time only: the database has the truth.

@@ -248,8 +248,7 @@ class Cluster:
     """The replicas on one database, including this replica. Create and use it in the loop of the store.
 
     session, lock_session: for heartbeats and a polling bus, and for locks. make_bus: given a function that is
-    true while no other replica is known. lease: seconds after which a silent replica is dead. new_name,
-    new_id: for replicas, and for calls and locks.
+    true while no other replica is known. lease: seconds of a silent replica until its death.
     """
 
     def __init__(

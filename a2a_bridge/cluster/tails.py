@@ -1,5 +1,4 @@
-"""The newest events of tasks that other replicas work on, as their holders commit them. The log has them,
-too.
+"""The newest events of tasks of other replicas, as their holders commit them. The log has them, too.
 
 Rules:
 1. A reader subscribes to the topic of its task, tells the holder that it reads, reads the log, and then

@@ -227,9 +227,8 @@ class CardRefresh:
 
 
 class CardReader:
-    """A `ReadCard` for the card at a URL, with the interfaces that a gateway dials. resolver: keeps the ETag
-    of the card. options: the options of the gateway, with the URL that the operator named. binding, version:
-    only interfaces of these, unless empty.
+    """A `ReadCard` for the card at a URL, with the interfaces that a gateway dials. resolver: keeps the ETag.
+    options: with the URL that the operator named. binding, version: only such interfaces, unless empty.
     """
 
     def __init__(

@@ -2,8 +2,7 @@
 
 Rules:
 1. Another address of the agent replaces connections only; another `_Shape` replaces the services, too.
-2. A change happens between two calls. Calls and streams that run finish where they began; their connections
-   are closed after the last of them.
+2. A change happens between two calls. Connections are closed after the last of their calls and streams.
 3. A gateway is not ready while the last call reached no interface of its agent (`rejection`). Without
    readiness no caller comes, so the gateway itself asks the lost agent again (`ask_while_gone`): for a task
    that nobody has. It asks nothing while the agent can be reached.

@@ -1,5 +1,4 @@
-"""Decides about the interfaces of a card: which may be dialled, which get the operator's credentials, which
-answer.
+"""Decides which interfaces of a card may be dialled, which get the operator's credentials, which answer.
 
 The content of a card is not trusted. Rules:
 1. The operator has named the host of the given URL, at any port, and the origins in `credentials_for`. Named
@@ -364,9 +363,8 @@ def check_endpoint(text: str) -> None:
 def with_endpoints(candidates: Sequence[Candidate], endpoints: Iterable[str]) -> list[tuple[int, Candidate]]:
     """Each interface and the same at the endpoints, with its rank among the interfaces.
 
-    An http(s) URL is another base of the agent: the interfaces over HTTP are there at their own path, or at
-    the path of the URL if they have none; those over gRPC have the same port at that host. `host:port`, or a
-    `grpc(s)://` URL, is a place of gRPC.
+    An http(s) URL is another base of the agent: its interfaces over HTTP are there at their own path, else at
+    the URL's; those over gRPC at the same port. `host:port`, or a `grpc(s)://` URL, is a place of gRPC.
 
     Raises ValueError for an endpoint that fits no interface.
     """

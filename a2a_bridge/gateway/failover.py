@@ -1,8 +1,7 @@
 """Several interfaces and endpoints of one agent as one service.
 
 Rules:
-1. Another interface is tried only if a connection could not be made, so an agent never gets a call twice.
-   Other repetitions are decided by `Retries`.
+1. Another interface is tried if no connection could be made: no call is made twice. Else `Retries` decides.
 2. Interfaces are tried in the order of preference, those that failed recently last. Of the endpoints of one,
    that with the task comes first (`Affinity`), or that with the fewest running calls.
 3. An interface that fails several times in a row gets nothing for a pause, then a call that shows whether it

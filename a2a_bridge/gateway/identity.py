@@ -1,5 +1,4 @@
-"""Maps the ids that callers of 0.1 give to tasks and sessions, and their artifact indices. It converts no
-messages.
+"""Maps the task and session ids of callers of 0.1, and their artifact indices. It converts no messages.
 
 Rules for a call of 0.1 (calls of other versions pass after one check of the version, or of the task id):
 1. A message with an unknown task name begins a task, and the response has its id. Further calls wait for it.

@@ -3,8 +3,7 @@ names, indices and kinds of event. It makes no calls.
 
 Rules:
 1. A name belongs to a scope (tenant and principal): the same name in another scope is another name.
-2. Names are kept in the table of `tasks.py`, each at the entry of its task, with the indices of the artifacts
-   of the task. Nothing survives the process.
+2. Names are in the table of `tasks.py`, at the entry of their task, with its indices, until the process ends.
 3. A table belongs to one event loop; between two awaits it does not change.
 4. The input is never changed: events of a stream have several readers.
 5. Streams of 0.1 have updates only: a task is its status and artifacts, a message a marked completed status.

@@ -293,8 +293,7 @@ def is_stream_only(interface: hub.AgentInterface) -> bool:
 
 
 class StreamOnly:
-    """Answers SendMessage from a stream, for an interface whose address takes only messages to stream.
-    Implements Service.
+    """A Service that answers SendMessage from a stream, for an address that takes only messages to stream.
 
     Some agents name `…/message:stream` in their card (agno 3.1, os/interfaces/a2a/router.py). Rules:
     1. The response is the sum of the whole stream: the task, or its messages as one message. Messages beside
@@ -357,8 +356,7 @@ def _unsupported(operation: Operation[Any, Any], why: str) -> A2AError:
 
 
 class Unstreamed:
-    """Answers streams with SendMessage for an agent that declares streaming and rejects it. Implements
-    Service.
+    """A Service that answers streams with SendMessage, for an agent that declares streaming and rejects it.
 
     Rules:
     1. Only a rejection of streaming before the first event counts: METHOD_NOT_FOUND, or UNSUPPORTED_OPERATION
@@ -366,8 +364,7 @@ class Unstreamed:
     2. The stream has one event: the message or the task that SendMessage returns.
     3. After the first such answer a warning is logged, and streams are not requested from this agent again.
 
-    google-adk 1.19 does so (a2a-sdk 0.3.26 inside, whose handler asks the agent's own card, while the card
-    that is shown says that it streams).
+    google-adk 1.19 does so (its a2a-sdk 0.3.26 asks another card than the card that is shown).
     """
 
     def __init__(self, service: Service) -> None:

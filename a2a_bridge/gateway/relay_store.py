@@ -1,5 +1,4 @@
-"""The addresses of the configs of a relay, and its configs and pending notifications in a store. It makes no
-calls.
+"""The addresses of the configs of a relay; its configs and notifications in a store. It makes no calls.
 
 Rules:
 1. The addresses and tokens of agents are derived from a secret, so that a repeated config gets the same. The

@@ -1,8 +1,7 @@
 """The recent events of an agent's stream about one task, for readers that join or resume. It calls no agent.
 
 Rules:
-1. It is an `EventLog`; its fastest reader sets the pace. A reader that is behind by more than the log holds
-   is dropped, and may subscribe again.
+1. It is an `EventLog` at the pace of its fastest reader. A reader behind the log is dropped, and may return.
 2. Events that no longer fit are folded into the task as it was before the log begins, so that log and task
    together are complete. A task that grows beyond its bound is dropped; the log stays.
 3. Ids are the agent's own where it resumes after them, so that they fit any gateway; else they are ours.

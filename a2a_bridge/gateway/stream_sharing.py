@@ -1,5 +1,4 @@
-"""Middleware that shares and resumes the streams of a gateway: one stream of the agent per task and caller,
-many readers.
+"""Middleware that shares and resumes a gateway's streams: one of the agent per task and caller, many readers.
 
 It is the last service before the agent. Rules:
 1. A stream is shared by callers with the same tenant, principal and forwarded credentials only. A caller that

@@ -1,12 +1,10 @@
-"""Upstreams: one interface of an agent, reached over the network and dialled on first use. `failover` chooses
-among several.
+"""Upstreams: an interface of an agent each, dialled on first use. `failover` chooses among several.
 
 Rules:
 1. Messages pass by reference; nothing here reads, copies or changes them.
 2. Closing a stream closes the stream below it; so does cancelling a call.
 3. Answers that show a fault of the agent (`_FAULTS`) are warnings, with causes, once in `QUIET` seconds.
-4. An interface that its binding rejects to dial (an invalid URL, a version without that binding) counts as an
-   interface that accepts no connection.
+4. An interface that its binding does not dial (by URL or version) counts as one that accepts no connection.
 """
 
 import asyncio

@@ -1,5 +1,4 @@
-"""Relays push notifications: the agent posts to the gateway, which posts to the caller's receiver in its
-version.
+"""Relays push notifications: the agent posts to the gateway, which posts in the caller's version.
 
 Without the relay a config goes to the agent unchanged, and the agent posts in its own version. Rules:
 1. The agent gets a random address and token of the gateway, never the caller's token and credentials. It may
@@ -115,8 +114,7 @@ async def _harmless(config: hub.TaskPushNotificationConfig) -> A2AError | None:
 
 
 class Relay:
-    """The relay of a gateway: implements Service around the agent, and `receive` takes the agent's posts
-    below PATH.
+    """The relay of a gateway: a Service around the agent; `receive` takes the agent's posts below PATH.
 
     service: the agent. webhook: posts notifications that are not stored. public_url: where agents reach this
     gateway; may be set once it is known. check: which configs are rejected. store: keeps configs and

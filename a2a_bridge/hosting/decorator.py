@@ -235,8 +235,7 @@ def agent(
     `task=True`, there is a task: the yielded values are the chunks of an artifact, a yielded Message becomes
     the status message, and events (`run.status`, `run.artifact`) pass unchanged.
 
-    A synchronous function, or generator, runs in a thread (see `Threads`). A decorated method of a
-    class is an agent of each instance.
+    A synchronous function, or generator, runs in a thread (`Threads`). A method is an agent of each instance.
 
     Raises TypeError unless it is a function of at most one argument, of a type that a message has.
     """

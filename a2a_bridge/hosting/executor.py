@@ -101,8 +101,7 @@ class Run:
         request = self.request
         if not isinstance(request, hub.SendMessageRequest):
             return ""
-        # A slice is a list, whose iteration costs a third of the iteration of protobuf's container. The text
-        # of any other part is empty.
+        # A slice is a list, whose iteration costs a third of protobuf's container. Other parts have no text.
         return "".join([part.text for part in request.message.parts[:]])
 
     @property

@@ -1,10 +1,8 @@
-"""A live task: its working copy, the connection to the store, and the senders who wait for responses. It does
-not know how runs start or stop.
+"""A live task: its working copy, its writer, and the senders who wait. It does not start or stop runs.
 
 Rules:
 1. A change goes to the working copy, and from there to the writer at once; nothing waits for a write.
-2. A response that says anything about the task is given once that is durable, so a crash never undoes data
-   that a client has seen.
+2. A response about the task is given once that is durable: a crash never undoes what a client has seen.
 3. Once the lease is lost, the working copy is invalid, and changes to it are dropped.
 4. An executor that breaks the protocol fails its own task, with a clear text.
 5. An update may come first; readers get a task before it all the same (spec 3.1.2).

@@ -7,8 +7,7 @@ Rules:
 4. A message counts against the limits of its task as soon as it is admitted, before it is stored and queued.
 5. Media types that an agent accepts, and media types that a caller accepts, have to fit (spec 3.2.2).
 
-Rules of idempotent sends, which are off by default: a repeated message has one run, and every sender gets its
-response.
+Rules of idempotent sends, off by default: a repeated message has one run, and all senders get its response.
 1. A message is a repetition if the same caller sends the same id with the same content, over any binding or
    version. The same id with other content is rejected.
 2. An id is reserved durably before the executor sees the message. If the process dies before anything was

@@ -1,5 +1,4 @@
-"""The run of one task: queues its messages, drives the executor, and ends by cancellation, timeout, close or
-loss.
+"""The run of one task: queues messages, drives the executor, ends by cancellation, timeout, close or loss.
 
 Rules:
 1. One run at a time works on a task; further messages are queued. No sender's departure ends a created task.
@@ -183,9 +182,9 @@ class TaskRun:
             raise already_ended(self.task_id)
 
     async def join(self, message: hub.Message, prepare: Callable[[], Awaitable[None]]) -> None:
-        """Puts a further message into the history (with the ids of the task), durably. It counts against the
-        limits at once. prepare: stores content that has to precede it. Raises UNSUPPORTED_OPERATION, A2AError
-        UNAVAILABLE, and the errors of `prepare`.
+        """Puts a message into the history (with the task's ids), durably. It counts against the limits at
+        once. prepare: stores what precedes it. Raises UNSUPPORTED_OPERATION, UNAVAILABLE, errors of
+        `prepare`.
         """
         self._joining += 1
         try:

@@ -3,8 +3,7 @@
 Rules:
 1. Changes count as durable at once, so nothing is pending and nothing waits.
 2. A released or ended task is serialized, a large one in a worker. Until then the store has the working copy.
-3. Memory is bounded: the number of tasks, the window of each event log, and the number and bytes of the logs
-   without writers and readers.
+3. Memory is bounded: tasks, the window of each log, and number and bytes of logs without writer and reader.
 """
 
 from __future__ import annotations

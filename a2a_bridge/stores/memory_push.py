@@ -1,5 +1,4 @@
-"""Push notification configs and pending notifications in this process's memory: bounded, lost with the
-process.
+"""Push notification configs and pending notifications in memory: bounded, lost with the process.
 
 Rules:
 1. Events are shared and must not be changed.

@@ -1,8 +1,7 @@
 """The content of a store in memory: the tasks of a scope, the events of a task, and ids of sent messages.
 
 Rules:
-1. A task with a writer is its working copy. Any other task is kept serialized: smaller than a live message,
-   faster to read than a copy, and immutable.
+1. A task with a writer is its working copy. Others are serialized: smaller, faster to read, and immutable.
 2. The writer of a log waits for the slowest reader. A log has notes: the task after a change that is no
    event, such as a message that joined its history. With a note, and the events after it, earlier states are
    known exactly. Notes go with the events before them, and beyond a bound.

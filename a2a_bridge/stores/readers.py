@@ -9,8 +9,7 @@ Rules of logs:
 4. While the store does not work, no reader gets an event. After the time for which callers wait for a write,
    the readers get the same error; they can resume later.
 
-Ended tasks are in an LRU cache: they never change, so each is read from the database once, until it may be
-deleted.
+Ended tasks never change: an LRU cache has each read from the database once, until it may be deleted.
 """
 
 from __future__ import annotations

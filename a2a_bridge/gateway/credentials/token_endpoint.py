@@ -274,8 +274,7 @@ class Token(NamedTuple):
 
 
 class CachedToken:
-    """A token of a token endpoint: requested once for all callers that wait for it, and renewed before it
-    expires.
+    """A token of a token endpoint: requested once for all that wait for it, and renewed before it expires.
 
     Rules:
     1. A token that is about to expire is renewed beside the calls that still use it.

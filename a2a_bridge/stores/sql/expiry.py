@@ -11,8 +11,7 @@ Rules of deletions:
 Rules of the clock:
 1. Times in rows of PostgreSQL are times of its server, written and compared there. The clocks of replicas
    count for nothing. SQLite has the clock of its machine.
-2. A replica whose clock differs from the clock of the server by more than a minute deletes nothing: one of
-   the two is wrong, and nobody knows which.
+2. A replica whose clock differs by more than a minute from the server's deletes nothing: either may be wrong.
 3. On SQLite, a clock that is a day after the newest row, or has moved a day since the last look, may have
    jumped. Then each round deletes a share of the rows only, until less than that share has expired.
 """

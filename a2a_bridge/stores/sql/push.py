@@ -8,8 +8,7 @@ Rules:
 3. No locks beyond the locks of a statement. A notification that another replica adds while its config is
    being released may find it without a holder: released configs are looked at soon after, once more later,
    and in a full search now and then, which also deletes notifications of deleted configs.
-4. `_lines` contains the configs that this replica has claimed. A claim whose result was lost is missing
-   there; the next claim finds it again.
+4. `_lines` has the configs that this replica has claimed; after a lost result, the next claim finds them.
 5. A result of a delivery always changes the row of its notification, but makes the next of its config due
    only if this replica still counts it as being delivered: results may come twice, or after another claim.
 """

@@ -133,8 +133,7 @@ class SqlRecords:
             try:
                 self.committer.perform(writing.group)
             except Exception as caught:  # noqa: BLE001  the engine logs it
-                # A new error for an outage: its traceback would keep the cursors of the broken connection,
-                # and with them the lock of SQLite.
+                # A new error: the traceback of the old one keeps cursors, and with them the lock of SQLite.
                 error = OSError(cause(caught)) if is_database_error(caught) else caught
             writing.loop.call_soon_threadsafe(finish, writing.done, error)
             del writing, error  # until the next group these may be the only references to their content

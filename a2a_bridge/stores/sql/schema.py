@@ -4,8 +4,7 @@
 
 Rules of the tables:
 1. `tasks` holds columns that are searched and change often; large content is in `bodies` and written rarely.
-2. A task is its body plus the events after `applied`, in order. Events are in segments: the events of one
-   commit in one row; see `row_format.py`.
+2. A task is its body plus the events after `applied`, in segments: one row a commit; see `row_format.py`.
 3. Times are nanoseconds since the epoch for values of the protocol, seconds for others.
 4. `checksum` is the CRC-32 of key and content of its row. Older rows have that of the content, or NULL.
 
