@@ -140,14 +140,14 @@ class Connections:
         self._current = self._above(failover, shape)
 
         async def close() -> None:
-            await before.sharing.aclose()
+            await before.sharing.streams.aclose()
             await before.failover.aclose()
 
-        self._close_later(lambda: before.sharing.is_read or before.failover.is_busy, close)
+        self._close_later(lambda: before.sharing.streams.is_read or before.failover.is_busy, close)
 
     async def aclose_streams(self) -> None:
         """Ends the streams."""
-        await self._current.sharing.aclose()
+        await self._current.sharing.streams.aclose()
 
     async def aclose(self) -> None:
         """Closes all connections. Running calls fail."""

@@ -98,20 +98,7 @@ class StreamSharing:
         self._older = is_final is not None
         self._resumes = resumes
         self._revalidate = options.revalidate
-        self._streams = StreamRegistry(service, options, self._memory, resumes=resumes, is_final=is_final)
-
-    def __len__(self) -> int:
-        return len(self._streams)
-
-    @property
-    def held(self) -> int:
-        """Approximate bytes of all stored streams."""
-        return self._streams.held
-
-    @property
-    def is_read(self) -> bool:
-        """Whether a shared stream has readers, also while the agent's stream is interrupted."""
-        return self._streams.is_read
+        self.streams = StreamRegistry(service, options, self._memory, resumes=resumes, is_final=is_final)
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
         if call.operation is ops.SEND_MESSAGE and (full := self._memory.rejection()) is not None:
@@ -121,7 +108,7 @@ class StreamSharing:
     async def _cancel(self, call: Call[Any, Any]) -> Any:
         response = await self._service.unary(call)
         if isinstance(response, hub.Task):
-            self._streams.over(response, call.request.tenant)
+            self.streams.over(response, call.request.tenant)
         return response
 
     def stream(self, call: Call[Req, Res], /) -> Events:
@@ -132,10 +119,6 @@ class StreamSharing:
         if call.operation is ops.SUBSCRIBE_TO_TASK:
             return self._follow(cast("Any", call), self._subscribe)
         return self._service.stream(call)
-
-    async def aclose(self) -> None:
-        """Closes all streams."""
-        await self._streams.aclose()
 
     # ------------------------------------------------------------------ reading
 
@@ -172,7 +155,7 @@ class StreamSharing:
             if opened.source is not None:
                 await opened.source.aclose()
             if stream is not None and reader is not None:
-                self._streams.leave(stream, reader)
+                self.streams.leave(stream, reader)
 
     async def _may_continue(self, call: Call[Any, Any], opened: _Opened, stream: Stream) -> bool:
         """True if an ended stream continues for a resuming caller: the task may have moved since."""
@@ -228,7 +211,7 @@ class StreamSharing:
         task_id = call.request.id
         after = resume_id(context)
         key = self._scope_of(call), task_id
-        stream = self._streams.find(key)
+        stream = self.streams.find(key)
         if stream is not None:
             await self._accept(call, stream)
         joined = self._find_stored(call, key, after)
@@ -236,7 +219,7 @@ class StreamSharing:
 
     def _find_stored(self, call: Call[Any, Any], key: Key, after: str) -> _Opened | None:
         """A position in a stored stream, if that has the requested events."""
-        stream = self._streams.find(key)
+        stream = self.streams.find(key)
         if stream is None:
             return None
         log = stream.log
@@ -356,7 +339,7 @@ class StreamSharing:
 
     def _is_unknown_to_agent(self, id_: str) -> bool:
         """True if the agent cannot resume after an id."""
-        return not self._resumes or self._streams.is_own_id(id_)
+        return not self._resumes or self.streams.is_own_id(id_)
 
     def _shareable(
         self,
@@ -368,7 +351,7 @@ class StreamSharing:
     ) -> _Opened:
         """A stream that others may join, if there is room for it."""
         key = self._scope_of(call), task_id
-        stream = self._streams.keep(
+        stream = self.streams.keep(
             key, task_id, beginning, self._upstream_context(call.context), call.request.tenant
         )
         events = [Event(beginning.first.message, beginning.first.id)]
@@ -381,7 +364,7 @@ class StreamSharing:
         events[-1].id = log.id(log.last)
         if beginning.shown is not None:
             events[0].id = log.id(log.base)
-        reader = self._streams.join(stream, log.last)
+        reader = self.streams.join(stream, log.last)
         stream.reader.start(source)
         return _Opened(events, None, stream, reader)
 
@@ -394,7 +377,7 @@ class StreamSharing:
             joined[EXTENSIONS_PARAMETER] = ",".join(confirmed)
         _answer(context, joined)
         opened.stream = stream
-        opened.reader = self._streams.join(stream, place)
+        opened.reader = self.streams.join(stream, place)
         return opened
 
     # ------------------------------------------------------------------ callers and their parameters

@@ -118,7 +118,7 @@ class StreamRegistry:
 
     @property
     def is_read(self) -> bool:
-        """Whether a stream has readers."""
+        """Whether a stream has readers, also while the agent's stream is interrupted."""
         return any(stream.log.readers for stream in self._all)
 
     def give_up(self, wanted: int, /) -> None:

@@ -187,14 +187,3 @@ def too_many_tasks(most: int, where: str = "") -> A2AError:
     """The response if a caller, or a tenant, has too many working tasks. where: added to the text."""
     text = f"more than {most} tasks are being worked on{where}"
     return A2AError(Reason.RESOURCE_EXHAUSTED, text, retry_after=1.0)
-
-
-def too_many_waiting() -> A2AError:
-    """The response if too many messages wait for a task's run to end."""
-    return A2AError(Reason.RESOURCE_EXHAUSTED, "too many messages wait for this task", retry_after=1.0)
-
-
-def history_full(most: int) -> A2AError:
-    """The response to a message if the history is full. Without a retry time: waiting does not help."""
-    text = f"the task has {most} messages or more and takes no further ones; begin a new one in its context"
-    return A2AError(Reason.RESOURCE_EXHAUSTED, text)

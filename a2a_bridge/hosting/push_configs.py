@@ -55,9 +55,7 @@ class PushConfigs:
             raise _below(path, rejection)
 
     async def accept(self, request: hub.SendMessageRequest) -> None:
-        """Checks the config within a message, if there is one. Raises the errors of the operations."""
-        if not request.configuration.HasField("task_push_notification_config"):
-            return
+        """Checks the config within a message. Raises the errors of the operations."""
         self.require()
         inline = request.configuration.task_push_notification_config
         if not inline.url:

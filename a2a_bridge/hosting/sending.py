@@ -42,7 +42,7 @@ from a2a_bridge.hosting.decorator import Agent
 from a2a_bridge.hosting.executor import Run
 from a2a_bridge.hosting.executor_driver import EngineContext
 from a2a_bridge.hosting.identifiers import new_id, two_ids
-from a2a_bridge.hosting.limits import already_ended, history_full, too_many_waiting
+from a2a_bridge.hosting.limits import already_ended
 from a2a_bridge.hosting.pending_send import PendingSend, Wants
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import EventReader, TaskSnapshot
@@ -200,9 +200,11 @@ class Sending:
         if options.idempotent_sends and task_run.live.has_message(message.message_id):
             raise RepeatedError
         if task_run.backlog >= options.queue > 0:
-            raise too_many_waiting()
+            raise A2AError(Reason.RESOURCE_EXHAUSTED, "too many messages wait for this task", retry_after=1.0)
         if task_run.messages >= options.history > 0:
-            raise history_full(options.history)
+            text = f"the task has {options.history} messages or more and takes no further ones"
+            # Without a retry time: waiting does not help.
+            raise A2AError(Reason.RESOURCE_EXHAUSTED, f"{text}; begin a new one in its context")
         if task_run.producer is None and (crowded := self._runs.crowded(task_run)) is not None:
             raise crowded
         full = self._engine.store.memory.rejection()

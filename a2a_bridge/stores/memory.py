@@ -187,10 +187,6 @@ class MemoryStore:
         self._entries[task_id] = entry
         return log
 
-    def table(self, scope: Scope) -> TaskTable:
-        """The table of a scope, created if there is none."""
-        return self.tables.setdefault(scope, TaskTable())
-
     def leave(self, entry: Entry, log: MemoryLog) -> None:
         """Ends the lease on a task."""
         if entry.size < MUCH or entry.live is None:
@@ -340,7 +336,8 @@ class MemoryWriter:
         if not event.HasField("artifact_update"):
             table = self._table
             if table is None:
-                table = self._table = store.tables.get(entry.scope) or store.table(entry.scope)
+                tables = store.tables
+                table = self._table = tables.get(entry.scope) or tables.setdefault(entry.scope, TaskTable())
             table.moved.pop(entry.task_id, None)  # the newest change comes last
             table.moved[entry.task_id] = entry
             if task.status.state in TERMINAL:

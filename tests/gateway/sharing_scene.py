@@ -102,9 +102,9 @@ async def sharing(
     try:
         yield made
     finally:
-        await made.aclose()
+        await made.streams.aclose()
     assert asyncio.all_tasks() <= before
-    assert len(made) == 0
+    assert len(made.streams) == 0
 
 
 def context(after: str = "", *, tenant: str = "", owner: str = "", **parameters: str) -> CallContext:

@@ -475,10 +475,10 @@ async def test_buffers_count_and_are_evicted_before_messages_are_rejected() -> N
     sharing = StreamSharing(probe, QUICK, memory=memory)
     for owner in "abc":
         assert len(await read(sharing, sending(context(owner=owner)))) == len(events)
-        assert 0 < memory.used == sharing.held <= memory.limit
-    assert len(sharing) == 2  # the first one was evicted
+        assert 0 < memory.used == sharing.streams.held <= memory.limit
+    assert len(sharing.streams) == 2  # the first one was evicted
     memory.add(190_000)
-    assert sharing.held == 0
+    assert sharing.streams.held == 0
     for rejected in (
         sharing.unary(Call(ops.SEND_MESSAGE, sending().request, context())),
         read(sharing, sending()),
@@ -488,5 +488,5 @@ async def test_buffers_count_and_are_evicted_before_messages_are_rejected() -> N
         assert caught.value.reason is Reason.RESOURCE_EXHAUSTED
     memory.add(-190_000)
     await sharing.unary(Call(ops.SEND_MESSAGE, sending().request, context()))
-    await sharing.aclose()
+    await sharing.streams.aclose()
     assert memory.used == 0

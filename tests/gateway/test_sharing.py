@@ -400,7 +400,7 @@ async def test_a_direct_message_and_an_ended_task_pass_as_they_are() -> None:
         probe.on_stream = holding(only)
         async with sharing(probe) as service:
             assert await read(service, sending(), 1) == [("", only)]
-            assert len(service) == 0
+            assert len(service.streams) == 0
             await probe.wait_running(0)
             probe.on_stream = yielding(only)
             assert await read(service, sending()) == [("", only)]
@@ -482,7 +482,7 @@ async def test_so_many_streams_are_kept_and_the_one_left_longest_ago_goes_first(
         for number, agent in enumerate(agents):
             probe.on_stream = agent.stream
             seen.append(await read(service, sending(context(owner=str(number)))))
-            assert len(service) <= 2
+            assert len(service.streams) <= 2
         probe.on_stream = agents[0].stream
         again = await read(service, subscribing(called=context(seen[3][0][0], owner="3")))
         assert again == seen[3][1:]
@@ -512,11 +512,11 @@ async def test_all_together_take_so_many_bytes() -> None:
     async with sharing(probe, options) as service:
         for owner in "abcde":
             assert len(await read(service, sending(context(owner=owner)))) == len(events)
-            assert service.held <= options.total
+            assert service.streams.held <= options.total
         # A stream that is larger than the limit is not kept; readers are not affected.
         events[1:-1] *= 5
         assert len(await read(service, sending(context(owner="f")))) == len(events)
-        assert service.held <= options.total
+        assert service.streams.held <= options.total
 
 
 async def test_the_first_caller_that_is_gone_before_its_task_leaves_nothing() -> None:
@@ -528,7 +528,7 @@ async def test_the_first_caller_that_is_gone_before_its_task_leaves_nothing() ->
         waiting.cancel()
         await asyncio.wait({waiting})
         await probe.wait_running(0)
-        assert len(service) == 0
+        assert len(service.streams) == 0
 
 
 async def test_a_caller_that_is_gone_while_its_task_is_requested_closes_the_stream() -> None:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, select, true
@@ -19,16 +19,7 @@ from a2a_bridge.cluster.tails import Committed
 from a2a_bridge.core.errors import internal_error
 from a2a_bridge.stores.lease import finish
 from a2a_bridge.stores.ports import Scope, TaskQuery
-from a2a_bridge.stores.records import (
-    CONFLICT,
-    Expiry,
-    Found,
-    Position,
-    SentChange,
-    SentRow,
-    TaskChange,
-    TaskRow,
-)
+from a2a_bridge.stores.records import CONFLICT, Found, Position, SentChange, SentRow, TaskChange, TaskRow
 from a2a_bridge.stores.row_format import Segment, original, storable
 from a2a_bridge.stores.sql import tasks as reading
 from a2a_bridge.stores.sql.commit import Committer, SqlGroup, SqlJob
@@ -62,7 +53,7 @@ class SqlRecords:
         self._database = database
         self._me = me
         self.committer = Committer(database, me, stripe)
-        self._expirer = Expirer(database, self.committer.count)
+        self.delete_expired = Expirer(database, self.committer.count).delete
         #: called when a commit has added notifications
         self.on_deliveries: Callable[[], None] = lambda: None
         self._last: _Writing | None = None
@@ -113,9 +104,6 @@ class SqlRecords:
             self.on_deliveries()
         plain = not (group.jobs or group.lost or group.rejected)
         return [None] * len(changes) if plain else _results(changes, group)
-
-    async def delete_expired(self, expiry: Expiry, write: Callable[[SqlJob], Awaitable[Any]], /) -> None:
-        await self._expirer.delete(expiry, write)
 
     async def close(self) -> None:
         """Ends the thread after its present group, for a limited time."""
