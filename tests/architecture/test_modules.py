@@ -27,7 +27,7 @@ def test_no_module_has_an_empty_name() -> None:
 
 def test_the_list_of_folders_is_the_table_of_contents() -> None:
     at_the_root = {path.name for path in (ROOT / "a2a_bridge").glob("*.py")}
-    assert at_the_root == {"__init__.py", "__main__.py", "ext.py", "extensions.py"}
+    assert at_the_root == {"__init__.py", "__main__.py", "ext.py"}
 
 
 def test_every_module_has_a_docstring() -> None:
