@@ -55,9 +55,7 @@ __all__ = [
 
 
 def _reject_other_distribution() -> None:
-    """Raises ImportError if the distribution `a2a-bridge` of PyPI is installed beside this one: both write
-    the files of this package, so each breaks the other.
-    """
+    """Raises ImportError beside PyPI's `a2a-bridge`: both write the files of this package, so each breaks."""
     # Not with importlib.metadata or pathlib, which take longer than the rest of the import.
     folder = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
     for name in os.listdir(folder):  # noqa: PTH208

@@ -75,9 +75,7 @@ def hosted(
     names: tuple[str, ...] = (),
     at_root: bool = False,
 ) -> AgentEntry:
-    """An agent of this process. options: for it alone; an interface without a URL is served on the common
-    hosts.
-    """
+    """An agent of this process. options: its own. An interface without a URL is on the common hosts."""
 
     def open_server(shared: Shared) -> AbstractAsyncContextManager[Server]:
         return serve_agent(agent, served, options_of(name, options, shared.options), shared=shared)
@@ -108,9 +106,7 @@ def remote(
 
 
 def options_of(name: str, options: ServeOptions, server: ServeOptions) -> ServeOptions:
-    """The options of one agent. Who may call and TLS are the server's; its public URL, unless the agent has
-    one of its own, gets the agent's path.
-    """
+    """One agent's options: access and TLS of the server; a public URL of its own, or one with its path."""
     path = f"{PATH}/{name}"
     return replace(
         options,

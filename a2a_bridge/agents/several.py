@@ -145,9 +145,7 @@ class Agents:
                 member.task.add_done_callback(partial(_log_failure, name))
 
     async def add(self, entry: AgentEntry) -> None:
-        """Serves one more agent, and lists it then. Raises ValueError for a taken name, and the errors of
-        `open`.
-        """
+        """Serves and lists one more agent. Raises ValueError for a taken name, and the errors of `open`."""
         self._require_free(entry.name)
         member = self._begin(entry)
         try:
@@ -341,9 +339,7 @@ async def serve_agents(
     host: ApplicationHost | None = None,
     grpc: bool = True,
 ) -> AsyncIterator[Agents]:
-    """Serves several agents while the context is open. host, grpc: see `Agents`. Raises the errors of
-    `Agents.open`.
-    """
+    """Serves several agents. host, grpc: see `Agents`. Raises the errors of `Agents.open`."""
     options = add_metrics(options or ServeOptions())
     server = Agents(options, host=host, grpc=grpc)
     known = replace(options, host=replace(options.host, rejection=server.rejection))
@@ -362,9 +358,7 @@ def asgi_agents(
     *,
     opened: Callable[[Agents], None] | None = None,
 ) -> Any:
-    """Several agents as an ASGI 3 application: see `asgi` and `serve_agents`. opened: is called with the
-    server when it has started.
-    """
+    """Several agents as an ASGI 3 application, like `asgi`. opened: called with the server once it runs."""
     chosen = options or ServeOptions()
 
     @asynccontextmanager

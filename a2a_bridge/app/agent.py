@@ -249,9 +249,7 @@ def opened_as(
 
 
 def take_agent(given: Any) -> Agent:
-    """The agent that an application gives, or that an adapter makes of the given object. Errors: see
-    `Agent.of`.
-    """
+    """The agent that is given, or that an adapter makes of the object. Errors: see `Agent.of`."""
     return Agent.of(given)
 
 
@@ -266,9 +264,7 @@ def check_interfaces(given: Any) -> None:
 
 
 def take_target(given: Any) -> Agent | hub.AgentCard | hub.AgentInterface | str:
-    """What an application connects to: an address, a card, or an agent as for `take_agent`. Raises TypeError
-    for anything else.
-    """
+    """A target for `connect`: an address, a card, or an agent as for `take_agent`. Raises TypeError."""
     if isinstance(given, (Agent, hub.AgentCard, hub.AgentInterface, str)):
         return given
     try:
@@ -287,9 +283,7 @@ _held: dict[Path, FileLock] = {}
 
 
 def note_other_workers(name: str) -> None:
-    """Logs a warning if another worker process of this server serves an agent. name: of the agent, which
-    keeps its tasks in this process.
-    """
+    """Warns if another worker of this server serves the agent, which keeps its tasks in this process."""
     if not all(map(_alone, _bound())):
         _log.warning(
             "several worker processes of this server serve the agent %r, and each keeps its own tasks:"

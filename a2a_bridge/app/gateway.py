@@ -145,9 +145,7 @@ def build_offered_card(
 async def follow_card(
     app: GatewayApp, known: CardReading, options: ServeOptions, show: Callable[[hub.AgentCard], None]
 ) -> AsyncIterator[None]:
-    """Follows the changes of the agent's card while the context is open, if it can be read again. show: shows
-    a card to callers.
-    """
+    """Follows changes of the agent's card, if it can be read again. show: shows a card to callers."""
     upstream = options.upstream
     if upstream.read_card is None or not upstream.card_refresh:
         yield

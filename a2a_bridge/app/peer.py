@@ -143,9 +143,7 @@ class Peer(Client):
         follow: Following | bool = False,
         context: CallContext | None = None,
     ) -> Events:
-        """Yields the events after a request, with their ids. Raises A2AError when iterated. follow: see
-        `stream`.
-        """
+        """The events after a request, with their ids. Raises A2AError when iterated. follow: see `stream`."""
         check_options(context, CallContext, "context")
         context = context or CallContext()
         if offers_resume(self.card) and RESUME_URI not in (declared := context.extensions):

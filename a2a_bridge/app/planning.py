@@ -1,6 +1,4 @@
-"""From declared interfaces to listeners, paths and versions, and the options of a server. No sockets are
-opened here.
-"""
+"""From declared interfaces to listeners, paths and versions, and the options of a server. No sockets."""
 
 from __future__ import annotations
 
@@ -170,9 +168,7 @@ EVERYTHING = tuple(
 
 
 def place(declared: hub.AgentInterface, options: ServeOptions) -> Mounted:
-    """The listener, path and version of a declared interface. Raises LookupError or ValueError for an invalid
-    one.
-    """
+    """Listener, path and version of a declared interface. Raises LookupError, ValueError if it is invalid."""
     binding = find(declared.protocol_binding)
     dialect = by_version(declared.protocol_version)
     if dialect is None or dialect.form(binding.kind) is None:
@@ -192,9 +188,7 @@ def place(declared: hub.AgentInterface, options: ServeOptions) -> Mounted:
 
 
 def jsonrpc_paths(card: hub.AgentCard) -> tuple[str, ...]:
-    """The paths of JSON-RPC in an agent's own card. A client that moves to a gateway may change the host
-    only.
-    """
+    """The paths of JSON-RPC in an agent's own card: clients of a gateway may change nothing but the host."""
     found: dict[str, None] = {}
     for one in card.supported_interfaces:
         try:

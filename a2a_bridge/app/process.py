@@ -145,10 +145,7 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def ready_line(server: Any) -> str:
-    """`ready http=http://HOST:PORT grpc=HOST:PORT admin=http://HOST:PORT`, with what listens only.
-
-    server: has the members `http`, `grpc`, `admin` and `secure` of `Server`.
-    """
+    """`ready http=http://HOST:PORT grpc=HOST:PORT admin=http://HOST:PORT` of a Server, with what listens."""
     parts = ["ready"]
     if server.http is not None:
         parts.append(f"http={'https' if server.secure else 'http'}://{server.http}")

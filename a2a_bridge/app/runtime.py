@@ -231,9 +231,7 @@ async def guarded_gateway(
     options: ServeOptions | None = None,
     dial_options: DialOptions | None = None,
 ) -> AsyncIterator[Peer]:
-    """A gateway without a binding: see `guarded_agent` and `serve_gateway`. The card of the peer follows the
-    card of the agent.
-    """
+    """A gateway without a binding: see `guarded_agent` and `serve_gateway`. Its card follows the agent's."""
     options = options or ServeOptions()
     tasks = Tasks(most_listed=options.list_tasks_memory)
     dial_options, dialling = _gateway_dial(card, options, dial_options, tasks)
@@ -426,9 +424,7 @@ async def locate_agent(
     version: str = "",
     options: DialOptions | None = None,
 ) -> tuple[hub.AgentCard, Sequence[Candidate], DialOptions]:
-    """The card of an agent, its interfaces to dial, best first, and the options to dial them with. target and
-    errors: see `connect`.
-    """
+    """The agent's card, its interfaces to dial, best first, and the options for them; see `connect`."""
     options = options or DialOptions()
     if isinstance(target, hub.AgentInterface):
         target = hub.AgentCard(supported_interfaces=[target])

@@ -112,10 +112,7 @@ class Remembered:
 
 
 class Server:
-    """A running server.
-
-    http, grpc: the first listener of each family; None without one.
-    """
+    """A running server. http, grpc: the first listener of each family; None without one."""
 
     def __init__(
         self,
@@ -165,9 +162,7 @@ class Server:
         self._replace_card(card)
 
     async def drain(self, grace: float) -> None:
-        """Rejects new work; running calls get `grace` seconds, the rest ends as UNAVAILABLE. May be
-        repeated.
-        """
+        """Rejects new work; running calls get `grace` seconds, then end as UNAVAILABLE. May be repeated."""
         if self._drained:
             return
         self._drained = True

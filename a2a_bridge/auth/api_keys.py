@@ -77,10 +77,7 @@ class NewKey(NamedTuple):
 
 
 class KeyFile:
-    """A file of keys. Raises OSError for a file that cannot be used, ValueError for one with invalid content.
-
-    now: seconds since the epoch.
-    """
+    """A file of keys. now: seconds since 1970. Raises OSError, and ValueError for invalid content."""
 
     def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
         self.path = path

@@ -65,10 +65,7 @@ class Method(Protocol):
 
 
 class UncheckedCredentialsError(ValueError):
-    """A card demands credentials, and nothing of the server checks them: everybody would be let in.
-
-    agent: its name. schemes: names of the demanded schemes.
-    """
+    """A card demands credentials (`schemes`), and nothing checks them: everybody would be let in."""
 
     def __init__(self, agent: str, schemes: tuple[str, ...]) -> None:
         demanded = ", ".join(schemes)
@@ -210,9 +207,7 @@ class ProxyHeader:
         return None
 
     async def identify(self, presented: Presented) -> Principal | None:
-        """The principal that the proxy names; None without the header. Raises UNAUTHENTICATED for a header
-        of another peer, or with several names.
-        """
+        """Raises UNAUTHENTICATED for a header of another peer, or with several names; see `Method`."""
         name = presented.credential(self._header)
         if name is None:
             return None

@@ -136,9 +136,7 @@ class BearerTokens:
         return hub.SecurityScheme(http_auth_security_scheme=http)
 
     async def identify(self, presented: Presented) -> Principal | None:
-        """The principal of the token; None without one. Raises UNAUTHENTICATED for any other token,
-        UNAVAILABLE while no keys are known.
-        """
+        """The principal of the token; see `Method`. Raises UNAVAILABLE also while no keys are known."""
         header = presented.credential("authorization", self._INVALID)
         if header is None:
             return None

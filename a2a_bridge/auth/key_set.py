@@ -83,10 +83,7 @@ class KeySetSource:
         self._is_failing = False
 
     async def find(self, kid: str | None, usable: Callable[[Any], bool]) -> Sequence[Any]:
-        """The keys with an id, or all without one, for which `usable` is true; may be empty.
-
-        Raises UNAVAILABLE while no keys are known.
-        """
+        """The usable keys with an id, or all without one; may be empty. Raises UNAVAILABLE without keys."""
         self.refresh()
         if not self._keys:
             if self._reading is not None:
@@ -243,9 +240,7 @@ async def endpoint(issuer: str, member: str, *, ca: str = "") -> Endpoint:
 
 
 async def fetch(url: str, *, named: bool, ca: str = "") -> bytes:
-    """A document at a URL. named: the operator named its host. ca: see `endpoint`. Raises A2AError,
-    ValueError.
-    """
+    """A document. named: the operator named its host. ca: see `endpoint`. Raises A2AError, ValueError."""
     options = fetch_options(named=named, ca=ca)
     async with asyncio.timeout(2 * _TIMEOUT), http_fetch(options) as get:
         found = await get(url, {"accept": "application/json"})

@@ -74,9 +74,7 @@ class Rule:
 
 
 def _fits(name: str, patterns: Collection[str]) -> bool:
-    """Whether a name fits one of the patterns. Of `fnmatch`, sets in brackets do not count: names may have
-    brackets, and a rule for such a name must not allow another one.
-    """
+    """Whether a name fits a pattern of `*` and `?`. Names may have brackets, which `fnmatch` would read."""
     return any(fnmatchcase(name, pattern.replace("[", "[[]")) for pattern in patterns)
 
 
@@ -113,10 +111,7 @@ def live(rules: Sequence[Rule] | LiveRules) -> LiveRules | None:
 
 
 def authorise(rules: Sequence[Rule] | LiveRules, agent: str = "") -> Middleware:
-    """Middleware that rejects calls which no rule allows. It has to be inside of the authentication.
-
-    agent: the name of the agent on a server with several.
-    """
+    """Rejects calls that no rule allows, inside of the authentication. agent: its name among several."""
     known = live(rules)
     if known is None:
         return lambda service: service
@@ -159,10 +154,7 @@ INTERVAL = 0.25
 def end_lapsed_calls(
     authentication: Authentication | None, rules: LiveRules | None = None, agent: str = ""
 ) -> Middleware:
-    """Middleware that ends calls. It has to be inside of the authentication and of the rules.
-
-    rules: if they can change. agent: the name of the agent on a server with several.
-    """
+    """Ends lapsed calls, inside of authentication and rules. rules: if they change. agent: among several."""
     if authentication is None and rules is None:
         return lambda service: service
     return lambda service: _Lasting(service, authentication, rules, agent)

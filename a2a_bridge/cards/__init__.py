@@ -1,6 +1,4 @@
-"""Agent cards: building, fetching and selecting an interface. Pure except for the Fetch that the caller
-passes in.
-"""
+"""Agent cards: building, fetching and selecting an interface. Pure but for the Fetch of the caller."""
 
 from a2a_bridge.cards.build import Advertisement, Mounted, interface
 from a2a_bridge.cards.resolve import Resolver, resolve

@@ -61,10 +61,7 @@ _LATER = "mutualTLS"
 
 
 def dual(card: hub.AgentCard, for_older: hub.AgentCard, dialects: Iterable[Dialect]) -> JsonObject:
-    """The card in 1.0 and in the older `dialects`.
-
-    for_older: the card with the interfaces for the older ones.
-    """
+    """The card in 1.0 and in the older `dialects`. for_older: the card with the interfaces for those."""
     document = V1_0.card.encode(expressible(without_carrier(card)))
     decoded = _decode(document)
     for dialect in dialects:
@@ -287,9 +284,7 @@ class Advertisement:
         return self._made(base_url.rstrip("/"), _ALL._replace(grpc=here))
 
     def card_with_tls(self) -> hub.AgentCard:
-        """The card as our own reader has it: gRPC over TLS has `https://`, which 1.0 leaves open (see
-        `cards.read`).
-        """
+        """The card as our own reader has it: gRPC over TLS has `https://` (see `cards.read`)."""
         made = self.card()
         for one in made.supported_interfaces if self._grpc_scheme == "https" else ():
             if one.protocol_binding == GRPC.name and "://" not in one.url and not one.url.endswith(":443"):
@@ -371,9 +366,7 @@ class Advertisement:
         ]
 
     def paths(self) -> tuple[str, ...]:
-        """The well-known paths of the declared versions; with an interface of 0.x the paths of 1.0 and 0.2
-        too.
-        """
+        """Well-known paths of the declared versions; with an interface of 0.x also those of 1.0 and 0.2."""
         dialects = [one.dialect for one in self.mounted]
         found = [path for dialect in dialects if dialect is not None for path in dialect.card.paths]
         if self._old(self.mounted):
@@ -484,10 +477,7 @@ class Advertisement:
 
 
 def _newest_of(text: str) -> str:
-    """The newest known version in a list that is separated by commas; empty if there is none.
-
-    A header that was sent several times is such a list.
-    """
+    """The newest known version in a list with commas, as of a header that came several times; or empty."""
     named = {by_version(one.strip()) for one in text.split(",")}
     return next((dialect.version for dialect in KNOWN if dialect in named), "")
 

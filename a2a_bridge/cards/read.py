@@ -46,9 +46,7 @@ _SECURE = ("https://", "grpcs://")
 
 
 class CardError(A2AError):
-    """INVALID_AGENT_RESPONSE of a document that should be a card. absent: there is no document. hint: what
-    helps; empty if the message says it.
-    """
+    """INVALID_AGENT_RESPONSE. absent: there is no document. hint: what helps, unless the message says it."""
 
     def __init__(self, message: str, *, absent: bool = False, hint: str = "") -> None:
         super().__init__(Reason.INVALID_AGENT_RESPONSE, message, blame=Blame.PEER)
@@ -57,16 +55,12 @@ class CardError(A2AError):
 
 
 def without_mark(document: bytes) -> bytes:
-    """A document without the mark of its byte order, which editors write and readers may ignore (RFC 8259,
-    8.1). It is removed before anything reads the document: the check of a signature is strict.
-    """
+    """A document without a byte order mark (RFC 8259, 8.1), which the strict check of signatures rejects."""
     return document.removeprefix(BOM_UTF8)
 
 
 def parse_bytes(body: bytes, location: str, *, hosted: bool = False) -> hub.AgentCard:
-    """The card in a JSON document. hosted: True for the card of an agent that is served here, which may have
-    no interfaces. Raises CardError.
-    """
+    """The card in a JSON document. hosted: served here, so that it needs no interfaces. Raises CardError."""
     hint = CORRECTED if location.startswith(_WEB) else ""
     try:
         return _parse(loads(body), location, hosted)
@@ -98,9 +92,7 @@ def _parse(tree: Json, location: str, hosted: bool) -> hub.AgentCard:
 
 
 def assumption(version: str, tree: Mapping[str, Any] | None = None) -> str:
-    """Why a card is read as one of a version that it may not name; empty if it names its version. tree: the
-    card, if it is at hand.
-    """
+    """Why the card (`tree`) is read as one of a version that it may not name; empty if it names one."""
     named = tree is not None and ("protocolVersion" in tree or "protocol_version" in tree)
     if named or normalise(version) not in ("0.1", "0.2"):
         return ""

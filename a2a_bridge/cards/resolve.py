@@ -70,9 +70,7 @@ class _RejectedError(Exception):
 
 
 class Resolver:
-    """Resolves cards and caches them. clock: monotonic, in seconds. limit: cards in the cache. check: see
-    `DialOptions.check_card`.
-    """
+    """Resolves and caches `limit` cards. clock: monotonic seconds. check: see `DialOptions.check_card`."""
 
     def __init__(
         self,

@@ -55,9 +55,7 @@ class Candidate:
 
 
 class UnusableCardError(A2AError):
-    """UNSUPPORTED_OPERATION of a card whose interfaces have members that mean nothing here: no choice among
-    them helps.
-    """
+    """UNSUPPORTED_OPERATION: members of the card's interfaces mean nothing here, so that no choice helps."""
 
     hint = CORRECTED
 
@@ -101,9 +99,7 @@ def select(
 
 
 def _is_secure(interface: hub.AgentInterface, secure: Collection[str]) -> bool | None:
-    """True for a gRPC address `host:port` that another interface of the card names with TLS: a port speaks
-    TLS or it does not.
-    """
+    """Whether another interface of the card names this gRPC `host:port` with TLS: a port has it or not."""
     if interface.protocol_binding != "GRPC" or "://" in interface.url:
         return None
     authority = _authority(interface.url)
@@ -121,9 +117,7 @@ def _authority(url: str) -> str:
 
 
 def unusable(card: hub.AgentCard, *, known: Collection[str]) -> list[str]:
-    """The reasons why interfaces cannot be used: one text each, in the card's order. known: the installed
-    bindings.
-    """
+    """The reasons why interfaces cannot be used, in the card's order. known: the installed bindings."""
     texts = []
     for interface in card.supported_interfaces:
         if _dialect_of(interface, known) is not None:
@@ -142,9 +136,7 @@ def unusable(card: hub.AgentCard, *, known: Collection[str]) -> list[str]:
 
 
 def _dialect_of(interface: hub.AgentInterface, known: Collection[str]) -> Dialect | None:
-    """The dialect of an interface; None if its binding or version is unknown, or the version lacks the
-    binding.
-    """
+    """The dialect of an interface; None for an unknown one, or if the version lacks the binding."""
     dialect = _dialect(interface)
     if dialect is None or interface.protocol_binding not in known or _is_relative(interface.url):
         return None

@@ -406,9 +406,7 @@ def _check(name: str) -> None:
 
 
 def _of_others(name: str, points: Sequence[EntryPoint]) -> Any:
-    """The command of an entry point. A command that cannot be loaded says so when it is used, and not before:
-    it must not break the others.
-    """
+    """The command of an entry point. One that cannot be loaded says so when it is used: others must work."""
     what = f"the command {points[0].name!r}"
     if len(points) > 1:
         return _broken(name, what, BrokenExtensionError(what, "it is there more than once", points))

@@ -106,9 +106,7 @@ def show(
 def show_options(
     context: typer.Context, command: Served | None, file: Path | None, output: Output, *, origin: bool
 ) -> None:
-    """Prints the effective options of a command. command and file: as for `reading_of`. origin: whether to
-    print where each value comes from. Raises typer.BadParameter.
-    """
+    """Prints the effective options of a command; origin: with their sources. Raises typer.BadParameter."""
     from a2a_bridge.cli.reading import literal, rows
 
     listed = list(rows(reading_of(context, command, file)))
@@ -146,9 +144,7 @@ def _command(context: typer.Context, command: Served) -> Any:
 
 
 def reading_of(context: typer.Context, command: Served | None, file: Path | None) -> Reading:
-    """The options of a command, from its file, its variables and its defaults. command: None: the one that
-    the agents in the file are for. Raises typer.BadParameter.
-    """
+    """The options of a command; None: the one of the agents in the file. Raises typer.BadParameter."""
     arguments = [] if file is None else ["--config", str(file)]
     if command is None:
         try:

@@ -58,9 +58,7 @@ class ConfigFile:
 
     @classmethod
     def read(cls, path: Path) -> ConfigFile:
-        """A file, or in a worker its content as the supervisor has accepted it. Raises ConfigError for a file
-        that cannot be read, or is not TOML.
-        """
+        """The file at a path; in a worker, the content that the supervisor accepted. Raises ConfigError."""
         try:
             content = _accepted()
             text = (path.read_bytes() if content is None else content).decode("utf-8-sig")
@@ -81,9 +79,7 @@ class ConfigFile:
             raise ConfigError(path, [Problem(0, "has a number or a date that is out of range")]) from None
 
     def line_of(self, place: Sequence[str | int]) -> int:
-        """The line of a key, or of the nearest table around it; 0 if there is none. place: the keys and
-        indices that lead to it, with `_` or `-` in keys.
-        """
+        """The line of a key or of the table around it; 0 for none. place: keys (`_` or `-`) and indices."""
         wanted = tuple(_encoded(part) for part in place)
         best, length = 0, 0
         for number, found in _keys(self.text):
@@ -99,9 +95,7 @@ class ConfigFile:
 
 
 def hand_on(text: str) -> tuple[int, dict[str, str]]:
-    """A file descriptor with the content of a file, for a process that is started, and the variable that says
-    so. The file itself may be half written when that process reads it. Raises OSError.
-    """
+    """A descriptor with the content of a file for a new process, and its variable. Raises OSError."""
     with tempfile.TemporaryFile() as file:
         file.write(text.encode())
         file.flush()

@@ -134,16 +134,12 @@ def _content(path: Path) -> bytes:
 
 
 def grpc_interface(place: str, version: str = "") -> hub.AgentInterface:
-    """The interface of a bare gRPC address, which names no version: the newest version unless one is
-    given.
-    """
+    """The interface of a bare gRPC address, in the newest version unless one is given: it names none."""
     return interface("GRPC", place, version=version or KNOWN[0].version)
 
 
 def with_user_url(target: Target, options: DialOptions) -> DialOptions:
-    """The options with the address that the user named; a card file and an agent in code name their
-    interfaces themselves.
-    """
+    """The options with the address of the user. Card files and code name their interfaces themselves."""
     named = target.sort in (TargetKind.URL, TargetKind.GRPC)
     return replace(options, named=target.place) if named else options
 
@@ -152,9 +148,7 @@ def with_user_url(target: Target, options: DialOptions) -> DialOptions:
 async def open_target(
     target: Target, options: DialOptions
 ) -> AsyncIterator[tuple[hub.AgentCard, DialOptions]]:
-    """The card of an agent that has addresses, and the options to dial it with; an agent in code gets
-    addresses of its own while the context is open.
-    """
+    """The card of an agent, and options to dial it. An agent in code has addresses while this is open."""
     if target.is_code:
         async with runtime.serve_agent(load(target)) as server:
             yield server.card, options

@@ -55,10 +55,7 @@ class Environment:
     named: bool = False
 
     def chosen_by(self, *options: str) -> EnvFile | None:
-        """The file that the value of one of these options comes from; None for flags, variables and defaults.
-
-        options: by the names of the specification.
-        """
+        """The file that decides one of these options (names of the specification); None: no file does."""
         for name in options:
             one = OPTIONS[name]
             if name in self.order or os.environ.get(one.variable_name):
@@ -157,9 +154,7 @@ def warn_of_readable_secrets(environment: Environment, secrets: Sequence[str]) -
 
 
 def warn_of_other_agent(environment: Environment) -> None:
-    """Warns of credentials for all agents if a file of the working directory, or of a folder above it, names
-    the agent: somebody else may have written that file.
-    """
+    """Warns of credentials for all agents if a local file, which others may have written, names the agent."""
     from a2a_bridge.cli.output import print_message
 
     agent = None if environment.named else environment.chosen_by("endpoint", "agent_card")

@@ -105,9 +105,7 @@ async def bridge(
     reloader: Reloader | None = None,
     launch: Launch | None = None,
 ) -> None:
-    """Serves `target` until a signal. launch: makes the playground. Raises A2AError when the agent cannot be
-    reached or used.
-    """
+    """Serves `target` until a signal. Raises A2AError for an agent that cannot be reached or used."""
     async with found(
         target, listening.options, options, file=file, binding=binding, version=version
     ) as upstream:
@@ -177,9 +175,7 @@ async def found(
 
 
 async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list[Candidate]:
-    """The interfaces to dial; prints each on stderr, with warnings. Raises UNSUPPORTED_OPERATION if there is
-    none.
-    """
+    """The interfaces to dial, each printed with its warnings. Raises UNSUPPORTED_OPERATION without any."""
     found = await Destinations(options).check_and_connect(candidates)
     faults = await asyncio.gather(*(_fault(one, options) for one in found))
     usable = []
@@ -220,9 +216,7 @@ async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list
 
 
 async def _fault(one: Destination, options: DialOptions) -> str:
-    """The fault that a question for a task that nobody has shows: a wrong path, a redirect, a response that
-    is none of A2A. Empty if there is none, or if nobody can be asked.
-    """
+    """The fault in the response to a question for an unknown task, such as a redirect; empty for none."""
     if one.rejection or one.silence:
         return ""
     error = await ask(one.candidate, options)

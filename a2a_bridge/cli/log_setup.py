@@ -74,9 +74,7 @@ class TextFormat(logging.Formatter):
 
 
 class JsonFormat(TextFormat):
-    """One JSON object: time, level, logger, message, the fields that came with the record, the ids of the
-    current span, and exception.
-    """
+    """One JSON object: time, level, logger, message, the record's own fields, the span's ids, exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -197,9 +195,7 @@ _REMEDY = "pip install opentelemetry-sdk opentelemetry-exporter-otlp"
 
 
 def configure_tracing(mode: TracingMode) -> Literal["auto", "off"]:
-    """The value for `ServeOptions.tracing`. To be called after the agent's code is loaded, whose provider has
-    priority. Raises typer.Exit if `on` cannot be.
-    """
+    """`ServeOptions.tracing`; call it after the agent's code, which goes first. Raises typer.Exit."""
     if mode is TracingMode.OFF:
         return "off"
     if mode is TracingMode.ON:

@@ -104,9 +104,7 @@ def on_terminal() -> bool:
 
 
 def progress(text: str) -> None:
-    """Shows the present step in the place of the step before; empty: wipes the line. Nothing where stderr
-    is no terminal.
-    """
+    """Shows a step in place of the one before; empty wipes the line. Does nothing without a terminal."""
     global _progress  # noqa: PLW0603  stderr is global, too
     if not (text or _progress) or not on_terminal() or (text and _in_line):
         return

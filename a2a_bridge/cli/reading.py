@@ -64,9 +64,7 @@ class Reading:
 
     @classmethod
     def of(cls, context: typer.Context, group: type, values: Mapping[str, Any]) -> Reading:
-        """Reads the options of a command whose flags and variables have these values, and keeps the result
-        for `of_context`. Raises typer.BadParameter.
-        """
+        """Options from values of flags and variables, kept for `of_context`. Raises typer.BadParameter."""
         origins = {}
         for name in values:
             source = context.get_parameter_source(name)

@@ -94,9 +94,7 @@ class Reloader:
         self._appliers.append(applier)
 
     def note_hangups(self) -> None:
-        """From now on SIGHUP does not end this process: `attach` reads the file again for one that has come
-        before. To be called in the main thread.
-        """
+        """Keeps a SIGHUP for `attach` instead of ending the process. To be called in the main thread."""
         if _HANGUP is not None:
             signal.signal(_HANGUP, self._note_hangup)
 
@@ -161,10 +159,7 @@ class Reloader:
     async def attach(
         self, hangups: Callable[[Callable[[], None]], None] | None = None
     ) -> AsyncIterator[None]:
-        """Reloads on SIGHUP, and on changes of the file with `--reload`, while the context is open.
-
-        hangups: registers a function to call on SIGHUP; by default the event loop does.
-        """
+        """Reloads on SIGHUP and, with `--reload`, on changes. hangups: registers a function for SIGHUP."""
         loop = asyncio.get_running_loop()
         tasks: set[asyncio.Task[Any]] = set()
 

@@ -296,9 +296,7 @@ def _run_envoy(flags: ServerFlags) -> int:
 
 
 def _tls(flags: ServerFlags) -> ServerTlsValues | None:
-    """The certificate files. Raises typer.BadParameter for files that cannot be used, because Envoy would
-    only report that it cannot start.
-    """
+    """The certificate files. Raises typer.BadParameter for unusable ones: Envoy would only fail to start."""
     from a2a_bridge.cli.security import server_tls
 
     return None if server_tls(flags) is None else ServerTlsValues(**taken(ServerTlsValues, flags))

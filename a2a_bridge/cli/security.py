@@ -48,9 +48,7 @@ CHECKING = "--api-keys FILE, --jwt-issuer URL --jwt-audience NAME, --ssl-ca-cert
 
 
 def authentication(flags: ServerFlags) -> Authentication | None:
-    """The methods that the flags name; None without any. Raises typer.BadParameter for flags that cannot be
-    used, typer.Exit without the extra `auth`.
-    """
+    """The methods of the flags, or None. Raises typer.BadParameter, typer.Exit without the extra `auth`."""
     from a2a_bridge.auth import Authentication
     from a2a_bridge.core.extras import MissingExtraError
 
@@ -67,9 +65,7 @@ def middleware_of(flags: EdgeFlags) -> tuple[Middleware, ...]:
 
 
 def note_open(flags: ServerFlags) -> None:
-    """Prints a warning if everybody who reaches this server may call. Workers and Envoy leave it to their
-    supervisor.
-    """
+    """Warns if everybody who reaches this server may call. For workers and Envoy, the supervisor does so."""
     if inside() is not None or Worker.of_environment() is not None:
         return
     if flags.allow_unauthenticated or flags.middleware or _is_checked(flags):
@@ -87,9 +83,7 @@ def note_open(flags: ServerFlags) -> None:
 
 
 def note_task_owners(flags: GatewayFlags) -> None:
-    """For several workers: logs a warning if each of them will know the owners of its own tasks only. Raises
-    typer.Exit for a store that they cannot share.
-    """
+    """Logs a warning if each worker knows its own task owners only. Raises typer.Exit for an unfit store."""
     if flags.store.startswith("postgresql:"):
         return
     if flags.store.startswith("sqlite:"):
@@ -271,9 +265,7 @@ def card_signing_keys(flags: ServerFlags) -> tuple[str, ...]:
 
 
 def card_check(flags: CardTrustFlags, ca: Path | None) -> CheckCard | None:
-    """How the card of the agent is checked; None if it is not. ca: trusted authorities for key sets. Raises
-    typer.BadParameter.
-    """
+    """The check of the agent's card, or None. ca: authorities for key sets. Raises typer.BadParameter."""
     from a2a_bridge.auth import KeySetSource
     from a2a_bridge.auth.card_trust import CardTrust
 
@@ -312,10 +304,7 @@ _FLAGS: dict[Part, str] = {
 
 
 def server_tls(flags: ServerFlags) -> ServerTls | None:
-    """The TLS of a server; None without a certificate.
-
-    Raises typer.BadParameter that names the flag whose file cannot be used.
-    """
+    """The TLS of a server, if any. Raises typer.BadParameter that names the flag of an unusable file."""
     from a2a_bridge.bindings.server_tls import ServerTls, TlsFileError
 
     options = ServerTlsValues(**taken(ServerTlsValues, flags))

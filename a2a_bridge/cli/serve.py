@@ -104,9 +104,7 @@ def serve_one(target: str | None, flags: ServeFlags, reloader: Reloader | None =
 
 
 def _watched_code(target: str | None, flags: ServeFlags) -> Path | None:
-    """The folder of the agent's code, if `--reload` asks for a look at it. Raises BadTargetError,
-    typer.BadParameter.
-    """
+    """The folder of the agent's code if `--reload` watches it. Raises BadTargetError, typer.BadParameter."""
     if not flags.reload:
         return None
     if target is None:

@@ -184,9 +184,7 @@ class ConfigFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class RuleSettings(Table):
-    """One `[[rules]]`: allows calls, as `auth.rules.Rule` does. An empty member allows everything. Raises
-    ValueError for a rule without members: it is the beginning of one more often than what somebody wants.
-    """
+    """One `[[rules]]`, as `auth.rules.Rule`. Raises ValueError without members: it is rarely a whole rule."""
 
     operations: tuple[str, ...] = table(
         tuple, "Names such as SendMessage, or read and send for groups of them."
@@ -432,9 +430,7 @@ class ServeFlags(ServerFlags):
 def check_target(
     target: str | None, agents: Mapping[str, Any], argument: str, program: list[str] | None = None
 ) -> None:
-    """Raises typer.BadParameter unless either the argument of a command, its file or its program is an
-    agent.
-    """
+    """Raises typer.BadParameter unless exactly one of argument, program and file names an agent."""
     if program and (target is not None or agents):
         other = argument if target is not None else "the tables [agents.NAME]"
         raise typer.BadParameter(f"{other} and --exec are both given; leave one out", param_hint="--exec")

@@ -1,7 +1,4 @@
-"""From the flags of `serve` and `gateway` to interfaces and options, and the agent that `serve` hosts.
-
-It opens no socket and no store.
-"""
+"""From flags of `serve` and `gateway` to interfaces, options and the agent of `serve`. It opens nothing."""
 
 from __future__ import annotations
 
@@ -62,10 +59,7 @@ class ListenOptions:
 
     @classmethod
     def of(cls, flags: ServerFlags) -> ListenOptions:
-        """JSON-RPC at `/` and HTTP+JSON at the root paths of one listener, gRPC on another, in each version.
-
-        Raises typer.BadParameter.
-        """
+        """JSON-RPC and HTTP+JSON on one listener, gRPC on another, by version. Raises typer.BadParameter."""
         http, grpc = _addresses(flags)
         interfaces = _interfaces(flags, http, grpc)
         plain, host = taken(runtime.ServeOptions, flags), taken(HostOptions, flags)
@@ -252,9 +246,7 @@ _LONGEST = 48
 
 
 def store_url(url: str, agent: Agent) -> str:
-    """The store to open: `url`, else a file for this agent, whose folder is created. Raises
-    typer.Exit.
-    """
+    """The store to open: `url`, else a file of this agent in a new folder. Raises typer.Exit."""
     if url:
         return url
     try:
@@ -321,9 +313,7 @@ def push_options(flags: ServerFlags) -> PushOptions:
 
 
 def file_name(name: str) -> str:
-    """A file name for an agent: its name if that is a valid one; else its valid characters and a digest, so
-    that no two agents share a file.
-    """
+    """A file name for an agent: its name if that is valid, else its valid characters and a digest of it."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:_LONGEST]
     if plain and plain == name:
         return f"{plain}.db"

@@ -38,10 +38,7 @@ _STRICT = (bool, int, float, str)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Effective values.
-
-    values: by option. in_file: the options that the file decides, with its values as they are written there.
-    """
+    """Effective values by option. in_file: those that the file decides, as they are written there."""
 
     values: Mapping[str, Any]
     in_file: Mapping[str, Any]

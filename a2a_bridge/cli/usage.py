@@ -126,9 +126,7 @@ async def _fetch(url: str, options: DialOptions) -> bytes:
 
 
 def _table(counts: Iterable[Count], now: float, by_operation: bool) -> list[list[str]]:
-    """Cells in the order of version and binding, the oldest version first; callers by the time of
-    their last call.
-    """
+    """Cells by version, the oldest first, and binding; callers by the time of their last call."""
     rows: dict[tuple[str, ...], tuple[int, int, float]] = {}
     for one in counts:
         who: tuple[str, ...] = (

@@ -54,9 +54,7 @@ _BINDINGS = {"http": "HTTP+JSON", "rest": "HTTP+JSON", "httpjson": "HTTP+JSON", 
 
 
 def parse_binding(text: str, flag: str = "--binding") -> str:
-    """The installed binding that a user means: `GRPC` of `grpc`, `HTTP+JSON` of `rest`; empty for an empty
-    text. Raises typer.BadParameter.
-    """
+    """The installed binding that a user means: `HTTP+JSON` of `rest`; or empty. Raises typer.BadParameter."""
     if not text:
         return ""
     from a2a_bridge.bindings.binding import (
@@ -114,9 +112,7 @@ def parse_time(text: str, flag: str) -> int:
 
 
 def listen_address(text: str, flag: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, `[v6]:PORT`, or `:PORT` and `PORT` (this machine only). Raises
-    typer.BadParameter.
-    """
+    """Host and port of `HOST:PORT`, `[v6]:PORT`, `:PORT` or `PORT` (loopback). Raises typer.BadParameter."""
     host, colon, port = (":" + text if text.isdigit() else text).rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

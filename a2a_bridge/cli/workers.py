@@ -189,9 +189,7 @@ class _Slot:
 
 
 class _NotReadyError(Exception):
-    """A worker ended before it was ready, or could not be started. code: its exit code; negative: a signal.
-    reason: of the system, if it could not be started.
-    """
+    """A worker ended, or could not be started (reason), before it was ready. code: negative for a signal."""
 
     def __init__(self, code: int, reason: str = "") -> None:
         super().__init__(reason or _exit_code(code))

@@ -50,9 +50,7 @@ class LiveLimits:
 
 
 def limits(*, calls: int = 0, streams: int = 0, parts: int = 0) -> Middleware:
-    """Middleware with the limits of `Limits`. It has to be inside the middleware that authenticates the
-    principal.
-    """
+    """Middleware with these limits, for inside of the middleware that authenticates the principal."""
     return LiveLimits(Limits(calls, streams, parts)).wrap
 
 

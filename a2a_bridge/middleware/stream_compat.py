@@ -49,10 +49,7 @@ _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
 
 
 def stream_compat(dialects: Iterable[Dialect] = KNOWN) -> Middleware:
-    """Middleware for services that are offered in `dialects`; the service itself when all of those are 1.0.
-
-    It belongs outside of checks for REQUIRED members, because 0.x requires less.
-    """
+    """Middleware for services in `dialects`, unless all are 1.0; outside of `validate`: 0.x requires less."""
     older = {
         dialect.version: {kind.name: finality(dialect, kind.name) for kind in dialect.forms}
         for dialect in dialects
@@ -151,9 +148,7 @@ class _OlderCallers:
             known.status = task.status
 
     async def _is_current(self, call: Call[Any, Any], update: hub.TaskStatusUpdateEvent) -> bool:
-        """Whether the task still waits for input. If the agent does not answer, it counts as
-        waiting.
-        """
+        """Whether the task still waits for input; also if the agent does not answer."""
         known = _LastKnown(call.request)
         await self._ask(call, known)
         if known.status is None:
@@ -215,9 +210,7 @@ def _as_updates(event: Event) -> list[Event]:
 
 
 def _final(event: Event, is_final: Finality) -> Event:
-    """A terminal status with `final`: a copy if it has none, because the event is shared with other
-    readers.
-    """
+    """A terminal status with `final`: a copy if it has none, because readers share the event."""
     if is_final(event.message.status_update):
         return event
     message = hub.StreamResponse(status_update=without_final(event.message.status_update))

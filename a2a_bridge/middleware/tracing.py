@@ -30,9 +30,7 @@ TRACE_PARAMETERS = frozenset({"traceparent", "tracestate"})
 
 
 def tracer_of(tracing: Tracing) -> Tracer | None:
-    """The tracer of a setting; None if nothing is traced. Raises MissingExtraError for a provider without the
-    API of OpenTelemetry.
-    """
+    """The tracer of a setting; None: no traces. Raises MissingExtraError without OpenTelemetry's API."""
     if tracing == "off":
         return None
     provider: Any = tracing

@@ -125,9 +125,7 @@ class CallerSigns:
         return {**values, "user-agent": f"{self.user_agent}/1"} if self.user_agent else values
 
     def match(self, user_agent: str, headers: Mapping[str, str]) -> bool:
-        """Whether a request with this user agent and these headers has the signs. headers: only the headers
-        of the table.
-        """
+        """Whether a request with these headers (those of the table) and this user agent has the signs."""
         if self.user_agent == "" and user_agent:
             return False
         if self.user_agent and not any(product.startswith(self.user_agent) for product in user_agent.split()):
@@ -139,9 +137,7 @@ class CallerSigns:
 
 @dataclass(frozen=True, slots=True)
 class AgentSigns:
-    """How the response that holds an agent's card shows which implementation it is. All conditions have to
-    hold.
-    """
+    """How the response with an agent's card shows its implementation: all conditions have to hold."""
 
     #: response header (lower case) -> how its value begins
     headers: Mapping[str, str] = field(default_factory=_no_text)
@@ -163,9 +159,7 @@ class AgentSigns:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One implementation. Raises ValueError for a quirk without evidence, and for evidence without a
-    quirk.
-    """
+    """One implementation. Raises ValueError for quirks without evidence, and evidence without quirks."""
 
     #: unique, such as `a2a-go-0.3`; the value of `--peer`
     name: str

@@ -278,10 +278,7 @@ _table: Profiles | None = None
 
 
 def add_profile(profile: Profile) -> None:
-    """Adds a custom profile to this process; a further one of the same name replaces it.
-
-    Raises ValueError for the name of a profile of the bridge.
-    """
+    """Adds a custom profile to this process, or replaces it. Raises ValueError for a name of the bridge's."""
     global _added, _table
     added = (profile, *(one for one in _added if one.name != profile.name))
     Profiles(added)

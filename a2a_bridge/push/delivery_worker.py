@@ -266,9 +266,7 @@ class DeliveryWorker:
         await self._surely(lambda: self._outbox.again(delivery, text, seconds))
 
     def pause(self, attempts: int) -> float:
-        """Seconds to wait after so many attempts: random, so that simultaneous failures are not retried
-        together.
-        """
+        """Seconds to wait after so many attempts: random, so that retries do not come all together."""
         bound: float = min(self._options.longest, self._options.first * 2 ** min(attempts - 1, 60))
         return bound * self._chance()
 
@@ -335,9 +333,7 @@ class DeliveryWorker:
             return None
 
     async def _acknowledge(self, delivery: Delivery) -> None:
-        """Reports an acknowledgement to the outbox, in one batch with the acknowledgements that arrived
-        during the last report.
-        """
+        """Reports an acknowledgement, in a batch with those that arrived during the last report."""
         reported: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._taken.append((delivery, reported))
         if self._reporting is None:

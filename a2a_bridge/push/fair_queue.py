@@ -38,10 +38,7 @@ class FairQueue(Generic[KeyT]):
         return self._targets[line]
 
     def put(self, line: KeyT, target: str, seconds: float = 0) -> None:
-        """The first notification of a key is due in so many seconds.
-
-        The key may be new, or out, or waiting.
-        """
+        """The first notification of a key, which may be new, out or waiting, is due in so many seconds."""
         self.drop(line)
         self._targets[line] = target
         if seconds <= 0:

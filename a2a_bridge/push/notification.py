@@ -62,9 +62,7 @@ class Notification:
 
 
 def form_of(version: str) -> PushForm:
-    """The notification format of a version; the format of 1.0 for an unknown version or a version without a
-    format.
-    """
+    """The notification format of a version; that of 1.0 for a version that is unknown or has none."""
     dialect = by_version(version) if version else None
     form = dialect.push if dialect is not None else None
     return form or newest.PUSH_FORM

@@ -1,7 +1,4 @@
-"""The protocols of the store that delivery needs: registered webhooks and pending notifications.
-
-The ports of hosting include them as parts of its Store.
-"""
+"""The protocols of the store that delivery needs: registered webhooks and pending notifications."""
 
 from __future__ import annotations
 
@@ -128,10 +125,7 @@ class Outbox(Protocol):
         ...
 
     async def dead(self, delivery: Delivery, error: str, /) -> None:
-        """Makes a notification a dead letter.
-
-        Later notifications of the same config no longer wait for it.
-        """
+        """Makes a notification a dead letter, for which later ones of the config no longer wait."""
         ...
 
     async def entries(

@@ -46,10 +46,7 @@ def is_redacted(config: hub.TaskPushNotificationConfig) -> bool:
 def unredact(
     config: hub.TaskPushNotificationConfig, known: hub.TaskPushNotificationConfig | None
 ) -> A2AError | None:
-    """Replaces the mask by the credentials of `known`, in place.
-
-    Raises INVALID_PARAMS if `known` has none.
-    """
+    """Replaces the mask by the credentials of `known`, in place. Raises INVALID_PARAMS without any."""
     if not is_redacted(config):
         return None
     if known is None or not known.authentication.credentials:

@@ -155,9 +155,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def target_of(url: str) -> str:
-    """The target of a URL, for circuits, fair queuing and logs: `https://host:443`. Empty for an invalid URL.
-    Paths of webhooks are secrets.
-    """
+    """`https://host:443` of a URL, for circuits, fair queuing and logs: paths are secrets. Empty: invalid."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

@@ -44,9 +44,7 @@ class Webhook:
     timeout: float = 15.0
 
     async def send(self, notification: Notification, trace: Mapping[str, str] | None = None) -> bool:
-        """Returns True if the receiver has acknowledged the notification. It raises nothing but
-        cancellation. trace: headers of the trace that it belongs to.
-        """
+        """True if the receiver acknowledged it. Raises only cancellation. trace: headers of its trace."""
         try:
             async with asyncio.timeout(self.timeout):
                 return await self._send(notification, str(uuid4()), trace or {})
@@ -90,9 +88,7 @@ def stamp(notification: Notification, webhook_id: str, timestamp: int) -> dict[s
 
 
 def unsent(error: A2AError) -> tuple[str, bool]:
-    """The meaning of a client error, and whether it is final. Its own text must not reach logs and operators:
-    it may contain the URL.
-    """
+    """The text for a client error, whose own text may contain the URL, and whether the error is final."""
     if error.reason is Reason.PERMISSION_DENIED:
         return "the receiver's host leads to an address that is not allowed", True
     if error.reason is Reason.DEADLINE_EXCEEDED:
@@ -163,10 +159,7 @@ class WebhookResolver:
         return invalid_params("url", reason) if reason else None
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """The addresses of a host, all of which may be connected to.
-
-        Raises PERMISSION_DENIED when one of them may not, OSError when there are none.
-        """
+        """The addresses of a host. Raises PERMISSION_DENIED if one is not allowed, OSError without any."""
         addresses = await self._addresses(host, port)
         reason = self._rejection(host, port, addresses)
         if reason:
@@ -208,10 +201,7 @@ class WebhookResolver:
 
 
 def is_own(text: str) -> bool:
-    """Whether an address belongs to this machine: a connection to it would have the same source address.
-
-    Nothing is sent.
-    """
+    """Whether an address is this machine's: a connection to it would have it as its source. Sends nothing."""
     family = socket.AF_INET6 if ":" in text else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -1,7 +1,4 @@
-"""Signatures of agent cards: made, and verified on the JSON as it was received. No network, no files.
-
-`canonical.py` has the texts that are signed, `signatures.py` signs and verifies, `keys.py` the keys.
-"""
+"""Signatures of agent cards: made, and verified on the JSON as it was received. No network, no files."""
 
 from a2a_bridge.signing.keys import ALGORITHMS, merge_key_sets
 from a2a_bridge.signing.signatures import (

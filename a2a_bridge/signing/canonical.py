@@ -200,9 +200,7 @@ def _fill(value: Json) -> Json:
 
 
 def parse_object(document: bytes) -> JsonObject:
-    """An object in UTF-8 without a member twice, because readers differ on which one counts. Raises
-    ValueError with the reason, which begins with a verb.
-    """
+    """An object in UTF-8 with each member once: readers differ. Raises ValueError; it begins with a verb."""
     try:
         found = json.loads(document.decode(), object_pairs_hook=_members, parse_constant=_reject_constant)
     except KeyError as twice:

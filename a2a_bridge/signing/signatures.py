@@ -155,9 +155,7 @@ class _Form(NamedTuple):
 
 
 class ReceivedCard:
-    """A card as JSON, and its signatures. Raises UnverifiedCardError for a document that is no card, or one
-    that two readers may read differently.
-    """
+    """A card as JSON with its signatures. Raises UnverifiedCardError for no card, or an ambiguous one."""
 
     def __init__(self, document: bytes) -> None:
         self._card = _parse(document, "the card")

@@ -112,9 +112,7 @@ class EventStream:
         return self
 
     def __next__(self) -> hub.StreamResponse:
-        """The next event. Raises the A2AError of the stream, and TimeoutError after LIMIT seconds without an
-        event.
-        """
+        """The next event. Raises the stream's A2AError, and TimeoutError after LIMIT seconds without one."""
         if not (self._task.done() and self._queue.empty()):
             try:
                 event = self._queue.get(timeout=LIMIT)
@@ -156,9 +154,7 @@ class AgentClient:
         return self.run(self.peer.send(*content, **options))
 
     def stream(self, *content: Any, **options: Any) -> EventStream:
-        """Sends a message, and yields the events of the stream as they come: see `Peer.stream`. Raises
-        A2AError when iterated.
-        """
+        """The events after a message, as they come: see `Peer.stream`. Raises A2AError when iterated."""
         stream = EventStream(self.peer, self._background, content, options)
         self._streams.append(stream)
         return stream

@@ -1,7 +1,4 @@
-"""Messages made from their descriptors: full ones, with every member set, and minimal ones. Not random.
-
-New members of the protocol are in the samples automatically, so that no test can miss them.
-"""
+"""Messages from their descriptors, full and minimal, not random: they have new members by themselves."""
 
 from typing import Any, TypeVar
 
@@ -47,9 +44,7 @@ def minimal(cls: type[M], choice: str = "") -> M:
 
 
 def every_error() -> list[A2AError]:
-    """One error of each Reason, with violations, metadata and a detail of a type that only the
-    sender knows.
-    """
+    """One error of each Reason, with violations, metadata, and a detail that only the sender knows."""
     return [
         A2AError(
             reason,

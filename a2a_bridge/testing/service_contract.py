@@ -66,9 +66,7 @@ async def invoke(
     *,
     got: list[Any] | None = None,
 ) -> Any:
-    """Makes a call of either kind; returns the response, or the list of messages. `got` has these also after
-    an error.
-    """
+    """Makes a call; returns the response or the list of messages, which `got` has also after an error."""
     call = Call(operation, request, context or CallContext())
     events = [] if got is None else got
     async with asyncio.timeout(PATIENCE):

@@ -52,9 +52,7 @@ def made(task_id: str, time: int = NOON, context_id: str = "c", state: hub.TaskS
 
 
 class Author:
-    """Writes one task as an engine does. task: its working copy. lost: how often the loss of the lease was
-    reported.
-    """
+    """Writes one task as an engine does. task: its working copy. lost: reported losses of the lease."""
 
     def __init__(self, store: Store, scope: Scope = HERE, *, push: bool = False) -> None:
         self.store = store

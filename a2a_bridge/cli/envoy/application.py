@@ -102,10 +102,7 @@ class Inside:
     async def serve(
         self, application: Any, interfaces: Sequence[hub.AgentInterface], window: float | None
     ) -> AsyncIterator[Listening]:
-        """Lets Envoy send requests to an application, and ends it with the context.
-
-        Raises the errors of its start.
-        """
+        """Lets Envoy send requests to an application until the context ends. Raises errors of its start."""
         application.trailers = True  # the card lists gRPC
         await application.start()
         answering: Application = application
@@ -188,9 +185,7 @@ class Listening:
         return self._application.card(f"{'https' if self.secure else 'http'}://{self._address}")
 
     async def drain(self, grace: float) -> None:
-        """Rejects new work; running calls get `grace` seconds, the rest ends as UNAVAILABLE. May be
-        repeated.
-        """
+        """Rejects new work; running calls get `grace` seconds, then end as UNAVAILABLE. May be repeated."""
         if self._drained:
             return
         self._drained = True
@@ -215,9 +210,7 @@ async def _not_ready(_scope: Any, _receive: Any, _send: Any) -> None:
 
 
 def on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Reports errors of callbacks, as loops do. When a client leaves, pyvoy resolves futures that are
-    cancelled already: that is no error.
-    """
+    """Reports errors of callbacks as loops do, but for futures that pyvoy resolves after a client left."""
     if isinstance(context.get("exception"), asyncio.InvalidStateError):
         _log.debug("a client left: %s", context.get("message"))
     else:
@@ -317,9 +310,7 @@ class Admin:
         return await self._number(CONNECTIONS)
 
     async def wait_finished(self, limit: float, farewell: float) -> None:
-        """Waits until no request is open, for at most `limit` seconds, then until no connection is open, for
-        at most `farewell` seconds: callers that keep idle connections open do not delay the end.
-        """
+        """Waits at most `limit` seconds for open requests, then `farewell` seconds for idle connections."""
         for name, seconds in ((STREAMS, limit), (CONNECTIONS, farewell)):
             try:
                 async with asyncio.timeout(seconds):

@@ -1,7 +1,4 @@
-"""Starts Envoy, passes signals on, and ends with its exit code. It loads neither protobuf nor the agent.
-
-The supervisor gives the process of Envoy a `Handover`: an environment variable with JSON.
-"""
+"""Starts Envoy, passes signals on, and ends with its exit code. It loads neither protobuf nor the agent."""
 
 from __future__ import annotations
 
@@ -75,9 +72,7 @@ class Handover:
 
     @classmethod
     def take(cls) -> Handover:
-        """Reads and removes VARIABLE, and makes this process look like the one of the supervisor: arguments,
-        module path, environment.
-        """
+        """Reads and removes VARIABLE, and gives this process the arguments, paths and variables in it."""
         handover = cls(**json.loads(os.environ.pop(VARIABLE)))
         sys.argv[:] = handover.arguments
         sys.executable = handover.executable
@@ -287,9 +282,7 @@ def _code(status: int) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """The variables with which an interpreter in Envoy finds the modules of this one. Raises NoLibraryError
-    and MissingExtraError.
-    """
+    """Variables for an interpreter in Envoy to find our modules. Raises NoLibraryError, MissingExtraError."""
     names = list(load("find_libpython", "envoy").candidate_paths())
     library = next(
         (name for name in names if Path(name).exists() and Path(name).name.startswith("libpython")), ""

@@ -167,9 +167,7 @@ class _Handshakes:
         self._limit = limit
 
     async def leaf(self) -> tuple[str, str]:
-        """The certificate of the server as PEM, unverified, and the version of TLS. Raises OSError,
-        TimeoutError.
-        """
+        """The server's certificate as PEM, unverified, and the TLS version. Raises OSError, TimeoutError."""
         context = self._context("")
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -46,9 +46,7 @@ STEPS: Sequence[Step] = (
 
 
 async def inspect(inspection: Inspection, steps: Sequence[Step] = STEPS) -> AsyncGenerator[Finding, None]:
-    """The findings of all steps, as they are made, without secrets. Ends early where an earlier one makes the
-    rest useless.
-    """
+    """The findings of all steps, without secrets, until one of them makes the rest useless."""
     hide = inspection.without_secrets
     for step in steps:
         async with aclosing(step(inspection)) as found:

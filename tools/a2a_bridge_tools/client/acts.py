@@ -388,9 +388,7 @@ _KINDS: Mapping[type, str] = {list: "list", dict: "object", str: "text"}
 
 
 def documents_of(suite: Path | None) -> Iterator[Mapping[str, Any]]:
-    """The documents of a suite, with the documents that they include, each as its `variables` and its
-    `tests`. Raises typer.BadParameter.
-    """
+    """The documents of a suite and all they include: `variables` and `tests`. Raises typer.BadParameter."""
     if suite is None:
         yield _content(json.loads((files("a2a_bridge_tools.client") / "suite.acts.json").read_text("utf-8")))
         return
@@ -459,9 +457,7 @@ def _content(tree: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def entries(tree: Mapping[str, Any], name: str, kind: type = dict, place: str = "") -> list[Any]:
-    """The entries of a list of a document; without that list none. kind: their type. Raises ValueError that
-    names the value of another type.
-    """
+    """The entries of a list, if it is there. Raises ValueError that names the value of another type."""
     found: list[Any] = _typed(tree.get(name, []), list, place + name)
     return [_typed(one, kind, f"{place}{name}[{number}]") for number, one in enumerate(found)]
 

@@ -66,9 +66,7 @@ def ours(
     secret: bool = False,
     variable: str = "",
 ) -> _T:
-    """An option that the specification does not have, by default without a variable. The rest is as for
-    `flag`.
-    """
+    """An option that the specification lacks, by default without a variable. The rest: see `flag`."""
     return flag(
         default,
         explanation,

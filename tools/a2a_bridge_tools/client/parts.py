@@ -154,9 +154,7 @@ def file_name(part: hub.Part, otherwise: str) -> str:
 
 
 def save(folder: Path, name: str, content: bytes, *, overwrite: bool = False) -> Path:
-    """Writes a file of an agent into a folder, under a name that stays in it. Returns its path. Raises
-    OSError for a file that cannot be written.
-    """
+    """Writes an agent's file under a name that stays in the folder; returns the path. Raises OSError."""
     # The last part of a path of either system, without anything that a shell or a file system reads.
     plain = _shorten(_UNSAFE.sub("_", re.split(r"[/\\]", name)[-1]).strip(". ")) or "file"
     folder.mkdir(parents=True, exist_ok=True)

@@ -110,9 +110,7 @@ def is_entry(target: Target) -> bool:
 
 
 async def resolve_entry(target: Target, options: DialOptions) -> tuple[Target, DialOptions]:
-    """The card that an entry names, and the options to read it with. Raises CardError, and the errors of a
-    fetch.
-    """
+    """The card of an entry, and the options to read it with. Raises CardError, and errors of a fetch."""
     place, fragment = urldefrag(target.place)
     if urlsplit(place).path in ("", "/"):
         place = urljoin(place, PATH)
@@ -172,9 +170,7 @@ class OlderVersionError(A2AError):
 
 
 class SilentTaskError(A2AError):
-    """DEADLINE_EXCEEDED: nothing of a task has changed for too long. cause: what broke its stream, if it
-    did.
-    """
+    """DEADLINE_EXCEEDED: nothing of a task has changed for too long. cause: what broke its stream."""
 
     def __init__(self, seconds: float, cause: A2AError | None) -> None:
         why = f" since its stream broke ({cause.message})" if cause is not None else ""
@@ -238,9 +234,7 @@ def run(
     work: Callable[[Session], Awaitable[_T]],
     observe: Callable[[Frame], None] | None = None,
 ) -> _T:
-    """Does a command's work with its agent. observe: gets every frame. Raises typer.Exit and
-    typer.BadParameter.
-    """
+    """Does a command's work with its agent. observe: gets frames. Raises typer.Exit, typer.BadParameter."""
     use_bridge_key(flags.bridge_key)
     given = Credentials.of(flags)
     options = client_options(flags)
@@ -463,9 +457,7 @@ def secret_values(flags: ClientFlags) -> Secrets:
 def with_credentials(
     card: hub.AgentCard, options: DialOptions, given: Credentials, flags: ClientFlags
 ) -> tuple[DialOptions, Secrets]:
-    """The options with credentials where the card wants them, and all credentials that are known; says so if
-    it asks for some and none were given.
-    """
+    """Options with credentials where the card wants them, and all known ones; says so if some are missing."""
     if not (given.bearer or given.api_key or options.parameters or options.tls) and (
         asks := list_required(card)
     ):

@@ -206,9 +206,7 @@ async def poll(
     request: hub.GetTaskRequest | None = None,
     silence: Silence | None = None,
 ) -> AsyncGenerator[hub.Task, None]:
-    """Looks at a task until it rests; yields it whenever it has changed. request: of each look. silence: of
-    the stream before. Raises A2AError.
-    """
+    """Yields a task whenever it changes, until it rests. silence: of the stream before. Raises A2AError."""
     request = request or hub.GetTaskRequest(id=task.id)
     silence = silence or Silence(flags.silence_timeout)
     silence.counts = True

@@ -228,9 +228,7 @@ class History:
         return [line for one in self._exchanges.values() for line in one.lines]
 
     def import_lines(self, lines: Iterable[bytes]) -> list[int]:
-        """Adds the exchanges of a record; each begins with a line of a call. Raises ValueError that names the
-        line at fault.
-        """
+        """Adds the exchanges of a record, each from its call on. Raises ValueError that names a bad line."""
         found: list[Exchange] = []
         for at, line in enumerate(lines, 1):
             if not line.strip():

@@ -1,6 +1,4 @@
-"""An agent that the playground calls: its card, its cells, how they are dialled, and the same call over
-several of them at once, with an example of each request.
-"""
+"""An agent of the playground: its card, its cells, and one call over several of them, with examples."""
 
 from __future__ import annotations
 
@@ -227,9 +225,7 @@ async def _ask(peer: Peer, asked: Asked, request: Any, trace: str, result: Resul
 
 
 def _fresh(asked: Asked, number: int) -> Any:
-    """The request for one cell. Agents may know the id of each message that they had, so that a second cell
-    needs another one.
-    """
+    """The request for one cell, with an id of its own: agents may know the ids of earlier messages."""
     if asked.operation not in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE) or number == 0:
         return asked.request
     request = type(asked.request)()
