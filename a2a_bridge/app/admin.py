@@ -161,8 +161,7 @@ async def announce(
                 stack.callback(options.metrics.watch(source))
         if whole and options.authentication is not None:
             # In the background: a provider that is down does not keep the server from starting.
-            opening = asyncio.create_task(options.authentication.open(), name="read keys")
-            stack.callback(opening.cancel)
+            stack.callback(asyncio.create_task(options.authentication.open(), name="read keys").cancel)
         yield
 
 
@@ -207,8 +206,7 @@ def gateway_gauges(agent: str, one: GatewayApp) -> Gather:
 
     async def read() -> Sequence[Metric]:
         outbox = [] if one.outbox is None else await _outbox(name, one.outbox)
-        failover = one.connections.failover
-        return [*_upstream(name, failover), *_memory(name, one.memory), *outbox]
+        return [*_upstream(name, one.connections.failover), *_memory(name, one.memory), *outbox]
 
     return read
 
@@ -285,11 +283,10 @@ def _store(name: str, store: Store) -> Iterable[Metric]:
 
 def _memory(name: str, account: MemoryAccount) -> Iterable[Metric]:
     yield _gauge("memory_bytes", "Tasks, events and buffers in memory.", _of(name, account.used))
-    limit = account.limit or float("inf")
     yield _gauge(
         "memory_limit_bytes",
         "The limit of --max-memory; above 7/8 of it, new work is rejected.",
-        _of(name, limit),
+        _of(name, account.limit or float("inf")),
     )
 
 

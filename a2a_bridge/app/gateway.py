@@ -119,8 +119,7 @@ async def gateway_app(
             receivers[RELAY_PATH] = relay.receive
         if owners is not None:
             lists = tasks if tasks.most_listed else None
-            unowned = options.task_access == "unowned"
-            service = Ownership(service, owners, unowned=unowned, tasks=lists)
+            service = Ownership(service, owners, unowned=options.task_access == "unowned", tasks=lists)
         stack.push_async_callback(connections.aclose_streams)
         asking = asyncio.create_task(ask_while_gone(lambda: connections.failover), name="ask a lost agent")
         stack.push_async_callback(_cancel, asking)
@@ -189,8 +188,7 @@ async def _relay(
     scoped: ScopeOf,
     memory: MemoryAccount,
 ) -> tuple[Relay, Mapping[str, Document], Callable[[float], Awaitable[None]]]:
-    durable = store is not None and store.durable
-    if options.push_options.signing_keys and not durable:
+    if options.push_options.signing_keys and not (store is not None and store.durable):
         raise ValueError("signing keys of a relay need a durable store, and none is configured")
     resolver = WebhookResolver(options.push_options.policy())
     stack.callback(resolver.close)

@@ -77,8 +77,7 @@ class Peer(Client):
         id) to continue. return_immediately: answer with the task as soon as it exists.
         """
         request = request_of(content, task=task, context_id=context_id, return_immediately=return_immediately)
-        response = await self.send_message(request, context)
-        return reply_of(response)
+        return reply_of(await self.send_message(request, context))
 
     def stream(
         self,
@@ -172,12 +171,11 @@ def request_of(
     """A SendMessageRequest of a user's message with a new id. Raises TypeError for a task that is none."""
     if not isinstance(context_id, str):
         raise TypeError(f"context_id is text, not {type(context_id).__name__}")
-    task_id = "" if task is None else _id_of(task)
     message = hub.Message(
         message_id=str(uuid4()),
         role=hub.ROLE_USER,
         parts=[part for item in content for part in parts_of(item)],
-        task_id=task_id,
+        task_id="" if task is None else _id_of(task),
         context_id=context_id or (task.context_id if isinstance(task, hub.Task) else ""),
     )
     request = hub.SendMessageRequest(message=message)

@@ -113,9 +113,8 @@ class ServeOptions(ServeValues):
         """Raises TypeError for a field of another type, ValueError for a value that cannot be served."""
         check_kinds(self, _KINDS)
         if not (self.store is None or isinstance(self.store, str) or hasattr(self.store, "durable")):
-            kind = type(self.store).__name__
             raise TypeError(
-                f'ServeOptions.store is a URL such as "sqlite:///tasks.db", or an open store, not {kind}'
+                f'ServeOptions.store is a URL such as "sqlite:///tasks.db", or an open store, not {type(self.store).__name__}'
             )
         for one in self.middleware:
             if not callable(one):

@@ -232,10 +232,9 @@ _OWN = ("a2a_bridge", "a2a_bridge_transports")
 def watch_loop(limit: float = LIMIT) -> Iterator[None]:
     """Watches the running loop. limit: in seconds."""
     loop, ident, ended = asyncio.get_running_loop(), threading.get_ident(), threading.Event()
-    watch = threading.Thread(
+    threading.Thread(
         target=_watch, args=(loop, ident, ended, limit), name="a2a loop watch", daemon=True
-    )
-    watch.start()
+    ).start()
     try:
         yield
     finally:

@@ -197,8 +197,7 @@ def _gateway_dial(
     """How a gateway dials its agent, and with which options. Raises ValueError for contradictory options."""
     dial_options = dial_options or DialOptions(timeout=None)
     if options.authentication is not None and not options.pass_credentials:
-        forward = dial_options.forward - options.authentication.parameters
-        dial_options = replace(dial_options, forward=forward)
+        dial_options = replace(dial_options, forward=dial_options.forward - options.authentication.parameters)
     credentials = options.upstream.credentials
     if isinstance(credentials, TokenExchange) and not identifies(options):
         raise ValueError("token exchange needs a gateway that authenticates its callers with bearer tokens")

@@ -17,7 +17,7 @@ from a2a_bridge.cli.config_file import ConfigError, ConfigFile
 from a2a_bridge.cli.flags import Output, OutputFlags
 from a2a_bridge.cli.output import data, document, fail
 from a2a_bridge.cli.reading import Reading, with_flags
-from a2a_bridge.cli.values import Exit
+from a2a_bridge.cli.values import Exit, usage_error
 from a2a_bridge.core.extras import missing_tools
 from a2a_bridge.core.options import flag
 
@@ -99,7 +99,7 @@ def show(
     if command is None and flags.config is None:
         missing = missing_tools()
         text = "name serve or gateway; to show the options of client commands, install the tools"
-        raise typer.BadParameter(f"{text}: {missing.remedy}", param_hint="COMMAND")
+        raise usage_error("COMMAND", f"{text}: {missing.remedy}")
     show_options(context, command, flags.config, flags.output, origin=flags.origin)
 
 
@@ -150,7 +150,7 @@ def reading_of(context: typer.Context, command: Served | None, file: Path | None
         try:
             command = Served.GATEWAY if file is None else meant_by(ConfigFile.read(file).tree)
         except ConfigError as error:
-            raise typer.BadParameter(str(error), param_hint="--config") from None
+            raise usage_error("--config", error) from None
     shown = _command(context, command)
     inner = shown.make_context(command.value, arguments, parent=context.parent)
     values = {name: value for name, value in inner.params.items() if name in shown.callback.options}

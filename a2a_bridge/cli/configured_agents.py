@@ -16,8 +16,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from a2a_bridge.agents import (
     PATH,
     AgentEntry,
@@ -40,7 +38,7 @@ from a2a_bridge.cli.running import builtin_or_envoy, launch_of, serve_until_sign
 from a2a_bridge.cli.server_flags import flags_of
 from a2a_bridge.cli.server_options import ListenOptions, limits_of, load_agent
 from a2a_bridge.cli.target import parse
-from a2a_bridge.cli.values import HEADER, parse_binding
+from a2a_bridge.cli.values import HEADER, parse_binding, usage_error
 from a2a_bridge.dialects import GRPC
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -107,7 +105,7 @@ class _Changes:
 
     async def _change(self, new: Any) -> None:
         if not new.agents:  # as at the start; a file that is written anew is empty for a moment
-            raise typer.BadParameter("the file has no agent", param_hint="[agents]")
+            raise usage_error("[agents]", "the file has no agent")
         server = self.server
         assert server is not None  # noqa: S101  set before the first change
         same = {name for name, one in self._open.items() if name in new.agents and one.key == _key(new, name)}
@@ -151,7 +149,7 @@ def _key(flags: Any, name: str) -> object:
 async def serve_all(kind: AgentKind, flags: Any, reloader: Reloader | None) -> None:
     """Serves the agents of a configuration file until a signal. Raises typer.BadParameter."""
     if flags.no_http:
-        raise typer.BadParameter("the agents of a file are found over HTTP", param_hint="--no-http")
+        raise usage_error("--no-http", "the agents of a file are found over HTTP")
     listening = ListenOptions.of(flags)
     options = replace(listening.options, http=listening.http, grpc=listening.grpc)
     launch = launch_of(flags, kind.name)
@@ -220,15 +218,14 @@ def _check_credentials(name: str, settings: Any, flags: Any) -> None:
     """Raises typer.BadParameter if one of several agents would get credentials that no table gives it."""
     for option in _CREDENTIALS:
         if option not in settings.given and getattr(flags, option):
-            raise typer.BadParameter(
+            raise usage_error(
+                f"--{option.replace('_', '-')}",
                 f"several agents must not share credentials; [agents.{name}] has those of one",
-                param_hint=f"--{option.replace('_', '-')}",
             )
     for variable in os.environ:
         if variable.startswith(HEADER):
-            raise typer.BadParameter(
-                "several agents must not share credentials; header in [agents.NAME] takes @FILE",
-                param_hint=variable,
+            raise usage_error(
+                variable, "several agents must not share credentials; header in [agents.NAME] takes @FILE"
             )
 
 
@@ -248,9 +245,8 @@ def _remote(
         and flags.store not in ("", MEMORY)
         and "store" not in settings.given
     ):
-        raise typer.BadParameter(
-            f"several agents cannot share it; [agents.{name}] store = … names one of its own",
-            param_hint="--store",
+        raise usage_error(
+            "--store", f"several agents cannot share it; [agents.{name}] store = … names one of its own"
         )
     target = parse(settings.upstream)
 
@@ -275,15 +271,13 @@ def _host(
     if "public_url" not in settings.given:
         flags = replace(flags, public_url="")
     if not only and flags.store not in ("", MEMORY) and "store" not in settings.given:
-        raise typer.BadParameter(
-            f"several agents cannot share it; [agents.{name}] store = … names one of its own",
-            param_hint="--store",
+        raise usage_error(
+            "--store", f"several agents cannot share it; [agents.{name}] store = … names one of its own"
         )
     agent, listening = load_agent(settings.agent, flags, name)
 
     interfaces = _interfaces(settings, listening)
-    entry = hosted(name, agent, _own(listening), interfaces, names=names, at_root=only)
-    return entry, _limits(listening)
+    return hosted(name, agent, _own(listening), interfaces, names=names, at_root=only), _limits(listening)
 
 
 GATEWAY = AgentKind(

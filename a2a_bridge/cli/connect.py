@@ -6,8 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import typer
-
 from a2a_bridge.app import runtime
 from a2a_bridge.bindings.binding import DialOptions, TlsFiles, http_fetch
 from a2a_bridge.cards import interface
@@ -16,7 +14,7 @@ from a2a_bridge.cards.resolve import Resolver
 from a2a_bridge.cli.flags import AgentFlags, DialFlags
 from a2a_bridge.cli.output import print_message
 from a2a_bridge.cli.target import BadTargetError, Target, TargetKind, load
-from a2a_bridge.cli.values import parameters, parse_dialect, parse_peer
+from a2a_bridge.cli.values import parameters, parse_dialect, parse_peer, usage_error
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.options import taken
 from a2a_bridge.dialects import KNOWN
@@ -34,8 +32,8 @@ def dial_options(flags: DialFlags) -> DialOptions:
     """The options of a client, from the flags. Raises typer.BadParameter."""
     for origin in flags.credentials_for or ():
         if place_of(origin) is None:
-            raise typer.BadParameter(
-                f"{origin!r} is no origin such as https://host or host:port", param_hint="--credentials-for"
+            raise usage_error(
+                "--credentials-for", f"{origin!r} is no origin such as https://host or host:port"
             )
     options = DialOptions(
         **taken(DialOptions, flags),
@@ -52,14 +50,13 @@ def _tls_files(flags: DialFlags) -> TlsFiles | None:
     if cacert is None and cert is None and key is None and not flags.insecure:
         return None
     if key is not None and cert is None:
-        raise typer.BadParameter("needs --cert", param_hint="--key")
+        raise usage_error("--key", "needs --cert")
     for path, flag in ((cacert, "--cacert"), (cert, "--cert"), (key, "--cert-key")):
         if path is not None:
             try:
                 path.read_bytes()
             except OSError as error:
-                text = f"{path} cannot be read: {error.strerror}"
-                raise typer.BadParameter(text, param_hint=flag) from None
+                raise usage_error(flag, f"{path} cannot be read: {error.strerror}") from None
     files = TlsFiles(**taken(TlsFiles, flags), verify=not flags.insecure)
     for checked, flag in ((TlsFiles(files.ca), "--cacert"), (files, "--cert")):
         try:
@@ -69,7 +66,7 @@ def _tls_files(flags: DialFlags) -> TlsFiles | None:
             text = f"{name} cannot be used: {getattr(error, 'reason', None) or error}"
             if flag == "--cert" and key is None:
                 text += "; --cert-key names the file of its key, if that is another one"
-            raise typer.BadParameter(text, param_hint=flag) from None
+            raise usage_error(flag, text) from None
     return files
 
 

@@ -28,7 +28,7 @@ from typing import Any
 import typer
 
 from a2a_bridge.cli.specification import OPTIONS
-from a2a_bridge.cli.values import HEADER, file_text
+from a2a_bridge.cli.values import HEADER, file_text, usage_error
 from a2a_bridge.core.options import CLIENT_PREFIX, PREFIX
 
 _LINE = re.compile(r"\s*(?:export\s+)?(?P<key>[A-Za-z_]\w*)\s*=\s*(?P<value>.*?)\s*")
@@ -100,16 +100,14 @@ def _read(path: Path, *, required: bool = False) -> EnvFile | None:
         if not required:
             return None
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise typer.BadParameter(f"{path} cannot be read: {reason}", param_hint="--env-file") from None
+        raise usage_error("--env-file", f"{path} cannot be read: {reason}") from None
     values = {}
     for number, line in enumerate(lines, 1):
         if CLIENT_PREFIX not in line or line.lstrip().startswith("#"):
             continue
         entry = _LINE.fullmatch(line)
         if entry is None:
-            raise typer.BadParameter(
-                f"{path}:{number}: not {CLIENT_PREFIX}OPTION=value", param_hint="--env-file"
-            )
+            raise usage_error("--env-file", f"{path}:{number}: not {CLIENT_PREFIX}OPTION=value")
         if entry["key"].startswith(CLIENT_PREFIX):
             quoted = _QUOTED.fullmatch(entry["value"])
             plain = re.sub(r"(^|\s+)#.*", "", entry["value"])
@@ -203,11 +201,11 @@ def read_variables(commands: Mapping[str, Any], first: str) -> None:
         text = f"no command has this variable{suggestion(unknown, known)}"
         if "send" not in commands:
             text += "; those of the tools are not installed"
-        raise typer.BadParameter(text, param_hint=unknown)
+        raise usage_error(unknown, text)
     for name in sorted(files):
         secret = name.removesuffix(_FILE)
         if secret in os.environ:
-            raise typer.BadParameter(f"{secret} is set as well", param_hint=name)
+            raise usage_error(name, f"{secret} is set as well")
         os.environ[secret] = file_text(os.environ[name], name)
         del os.environ[name]  # workers, and Envoy, read the variables again
 

@@ -17,7 +17,7 @@ from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.output import data, print_message
 from a2a_bridge.cli.reading import with_flags
 from a2a_bridge.cli.server_flags import ServerFlags, ServerKind
-from a2a_bridge.cli.values import listen_address
+from a2a_bridge.cli.values import listen_address, usage_error
 from a2a_bridge.core.option_classes import ServerTlsValues
 from a2a_bridge.core.options import flag
 
@@ -106,7 +106,7 @@ def front_options(flags: EnvoyExportFlags, served: ServerFlags) -> FrontOptions:
     certificate = flags.ssl_certfile
     for value, name in ((flags.ssl_keyfile, "--ssl-keyfile"), (flags.ssl_ca_certs, "--ssl-ca-certs")):
         if value and certificate is None:
-            raise typer.BadParameter("needs --ssl-certfile", param_hint=name)
+            raise usage_error(name, "needs --ssl-certfile")
     replicas = _replicas(flags, served)
     agents = _agents(served)
     return FrontOptions(
@@ -133,9 +133,7 @@ def _replicas(flags: EnvoyExportFlags, served: ServerFlags) -> tuple[Replica, ..
     http = 0 if served.no_http else listen_address(one_port or served.http, "--http")[1]
     grpc = 0 if served.no_grpc else listen_address(one_port or served.grpc, "--grpc")[1]
     if not flags.replica:
-        raise typer.BadParameter(
-            "at least one is needed: a host name or address that Envoy can reach", param_hint="--replica"
-        )
+        raise usage_error("--replica", "at least one is needed: a host name or address that Envoy can reach")
     return tuple(_replica(text, http, grpc, served) for text in flags.replica)
 
 
@@ -150,9 +148,7 @@ def _replica(text: str, http: int, grpc: int, served: ServerFlags) -> Replica:
         or len(ports) > 2
         or not all(one.isascii() and one.isdigit() and 0 < int(one) <= 65535 for one in ports)
     ):
-        raise typer.BadParameter(
-            f"{text!r} is not HOST, HOST:PORT or HOST:PORT:GRPC_PORT", param_hint="--replica"
-        )
+        raise usage_error("--replica", f"{text!r} is not HOST, HOST:PORT or HOST:PORT:GRPC_PORT")
     numbers = [int(one) for one in ports]
     one_port = served.server is ServerKind.ENVOY
     if numbers and not served.no_http:
@@ -161,9 +157,9 @@ def _replica(text: str, http: int, grpc: int, served: ServerFlags) -> Replica:
         grpc = numbers[-1]
     for port, missing, name in ((http, served.no_http, "--http"), (grpc, served.no_grpc, "--grpc")):
         if not missing and not port:
-            raise typer.BadParameter(
+            raise usage_error(
+                "--replica",
                 f"the replicas have {name} with port 0, so the port has to be named: HOST:PORT:GRPC_PORT",
-                param_hint="--replica",
             )
     return Replica(host, http, grpc)
 
@@ -188,18 +184,18 @@ def _replica_tls(flags: EnvoyExportFlags, served: ServerFlags) -> ReplicaTls | N
         needs = {"--replica-name": flags.replica_name, "--replica-cacert": flags.replica_cacert}
         for hint, value in needs.items():
             if value:
-                raise typer.BadParameter("the replicas have no TLS: ssl_certfile", param_hint=hint)
+                raise usage_error(hint, "the replicas have no TLS: ssl_certfile")
         return None
     if served.ssl_ca_certs is not None:
-        raise typer.BadParameter(
+        raise usage_error(
+            "--config",
             "the replicas ask for client certificates, which Envoy does not pass on; ask for them at Envoy:"
             " --ssl-ca-certs here, and none in the configuration of the replicas",
-            param_hint="--config",
         )
     name = flags.replica_name or urlsplit(served.public_url).hostname
     if not name:
-        raise typer.BadParameter(
-            "the replicas speak TLS: the name in their certificates is needed", param_hint="--replica-name"
+        raise usage_error(
+            "--replica-name", "the replicas speak TLS: the name in their certificates is needed"
         )
     return ReplicaTls(name, flags.replica_cacert)
 
@@ -209,8 +205,8 @@ def _ip(text: str, name: str) -> tuple[str, int]:
     try:
         ip_address(host)
     except ValueError:
-        raise typer.BadParameter(
-            f"{host!r} is no IP address, and Envoy resolves no names to listen on", param_hint=name
+        raise usage_error(
+            name, f"{host!r} is no IP address, and Envoy resolves no names to listen on"
         ) from None
     return host, port
 

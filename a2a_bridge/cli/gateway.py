@@ -10,7 +10,7 @@ from a2a_bridge.cli.reading import with_flags
 from a2a_bridge.cli.running import check_one_process, launch_of, run_in_envoy_if_requested
 from a2a_bridge.cli.security import note_open, note_task_owners
 from a2a_bridge.cli.server_flags import GatewayFlags, check_target
-from a2a_bridge.cli.values import parse_binding, use_bridge_key
+from a2a_bridge.cli.values import parse_binding, usage_error, use_bridge_key
 from a2a_bridge.core.errors import Reason
 
 
@@ -51,9 +51,7 @@ def gateway(
         def check(new: GatewayFlags) -> None:
             check_one_process(new)
             if new.push_relay and not new.store.startswith("postgresql:"):
-                raise typer.BadParameter(
-                    "--push-relay needs a --store postgresql://…", param_hint="--workers"
-                )
+                raise usage_error("--workers", "--push-relay needs a --store postgresql://…")
 
         check(flags)
         note_task_owners(flags)

@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import typer
-
 from a2a_bridge.app import runtime
 from a2a_bridge.app.planning import ServeOptions, identifies, keeps_owners
 from a2a_bridge.bindings.binding import DialOptions, http_fetch, names
@@ -35,7 +33,7 @@ from a2a_bridge.cli.security import card_check
 from a2a_bridge.cli.server_flags import GatewayFlags, ReachFlags, UpstreamAuth
 from a2a_bridge.cli.server_options import ListenOptions, push_options, store_options
 from a2a_bridge.cli.target import Target, TargetKind
-from a2a_bridge.cli.values import Exit, file_text, parse_binding
+from a2a_bridge.cli.values import Exit, file_text, parse_binding, usage_error
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.masking import without_query_values
 from a2a_bridge.core.option_classes import GrantValues, ReplayOptions, TokenEndpointValues, UpstreamValues
@@ -57,9 +55,9 @@ def gateway_options(flags: GatewayFlags) -> tuple[ListenOptions, DialOptions]:
     parse_binding(flags.binding)
     store, push_relay = flags.store, flags.push_relay
     if flags.push_signing_key and (not push_relay or store in ("", MEMORY)):
-        raise typer.BadParameter(
+        raise usage_error(
+            "--push-signing-key",
             f"needs --push-relay and a --store other than {MEMORY}; a gateway signs nothing without one",
-            param_hint="--push-signing-key",
         )
     listening = ListenOptions.of(flags)
     replay = ReplayOptions(**taken(ReplayOptions, flags))
@@ -85,10 +83,10 @@ def gateway_options(flags: GatewayFlags) -> tuple[ListenOptions, DialOptions]:
     used = push_relay or keeps_owners(options)
     if store and not used and store != os.environ.get(PREFIX + "STORE"):
         # The variable may be set for `serve`. The flag shows that the user expects a store.
-        raise typer.BadParameter(
+        raise usage_error(
+            "--store",
             "needs --push-relay, or callers that this gateway checks and the agent does not; nothing else is"
             " stored",
-            param_hint="--store",
         )
     return replace(listening, options=options), dialling
 
@@ -269,11 +267,11 @@ def with_upstream(
         try:
             check_endpoint(text)
         except ValueError as error:
-            raise typer.BadParameter(str(error), param_hint="--endpoint") from None
+            raise usage_error("--endpoint", error) from None
     if flags.upstream_auth is UpstreamAuth.TOKEN_EXCHANGE and not identifies(options):
-        raise typer.BadParameter(
+        raise usage_error(
+            "--upstream-auth",
             "is token-exchange, which needs callers that this gateway authenticates by bearer tokens",
-            param_hint="--upstream-auth",
         )
     upstream = replace(
         options.upstream,
@@ -291,9 +289,8 @@ def _credentials(flags: ReachFlags, parameters: Mapping[str, str], ca: str) -> U
     if kind is None:
         return None
     if "authorization" in parameters and kind is not UpstreamAuth.STATIC:
-        raise typer.BadParameter(
-            f"is {kind.value}, and a header Authorization is configured for all calls",
-            param_hint="--upstream-auth",
+        raise usage_error(
+            "--upstream-auth", f"is {kind.value}, and a header Authorization is configured for all calls"
         )
     if kind is UpstreamAuth.PASS_THROUGH:
         return None
@@ -301,9 +298,8 @@ def _credentials(flags: ReachFlags, parameters: Mapping[str, str], ca: str) -> U
         return StaticCredentials({})
     if kind is UpstreamAuth.STATIC:
         if not parameters:
-            raise typer.BadParameter(
-                f"is static, which needs -H 'NAME: @FILE' or {PREFIX}HEADER_NAME",
-                param_hint="--upstream-auth",
+            raise usage_error(
+                "--upstream-auth", f"is static, which needs -H 'NAME: @FILE' or {PREFIX}HEADER_NAME"
             )
         # The client side sends them already.
         return StaticCredentials({}, also=frozenset(parameters))
@@ -313,28 +309,24 @@ def _credentials(flags: ReachFlags, parameters: Mapping[str, str], ca: str) -> U
 
 def _endpoint(flags: ReachFlags, ca: str) -> TokenEndpoint:
     if bool(flags.upstream_token_url) == bool(flags.upstream_issuer):
-        raise typer.BadParameter(
-            "needs one of --upstream-token-url and --upstream-issuer", param_hint="--upstream-auth"
-        )
+        raise usage_error("--upstream-auth", "needs one of --upstream-token-url and --upstream-issuer")
     try:
         secret = _secret(flags.upstream_client_secret)
         return TokenEndpoint(**taken(TokenEndpointValues, flags), secret=secret, ca=ca)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--upstream-auth") from None
+        raise usage_error("--upstream-auth", error) from None
 
 
 def _secret(text: str) -> Callable[[], str]:
     """Reads the client secret. A file is read for each token, because secrets are rotated."""
     if not text:
-        raise typer.BadParameter("is missing", param_hint=_SECRET)
+        raise usage_error(_SECRET, "is missing")
     if text.startswith("@"):
         file_text(text[1:], _SECRET)
         return partial(_read, text[1:])
     if text != os.environ.get(PREFIX + "UPSTREAM_CLIENT_SECRET"):
         # Everybody on the machine can read the arguments of a process.
-        raise typer.BadParameter(
-            f"is @FILE; the secret itself belongs into {PREFIX}UPSTREAM_CLIENT_SECRET", param_hint=_SECRET
-        )
+        raise usage_error(_SECRET, f"is @FILE; the secret itself belongs into {PREFIX}UPSTREAM_CLIENT_SECRET")
     return lambda: text
 
 
@@ -345,7 +337,7 @@ def _read(path: str) -> str:
 def _reject_token_flags(flags: ReachFlags) -> None:
     for name in ("token_url", "issuer", "client_id", "client_secret", "scope", "audience", "resource"):
         if getattr(flags, f"upstream_{name}"):
-            raise typer.BadParameter(
+            raise usage_error(
+                f"--upstream-{name.replace('_', '-')}",
                 "needs --upstream-auth client-credentials or token-exchange",
-                param_hint=f"--upstream-{name.replace('_', '-')}",
             )

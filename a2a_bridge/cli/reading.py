@@ -25,7 +25,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from a2a_bridge.cli.help import takes_file
-from a2a_bridge.cli.values import show_value
+from a2a_bridge.cli.values import show_value, usage_error
 from a2a_bridge.core.options import Option, Table, options_of
 
 _KEY = "a2a_bridge.reading"
@@ -87,7 +87,7 @@ class Reading:
             try:
                 read = read.again()
             except ConfigError as error:
-                raise typer.BadParameter(str(error), param_hint="--config") from None
+                raise usage_error("--config", error) from None
         context.meta[_KEY] = read
         return read
 
@@ -240,9 +240,9 @@ def _check_given(read: Reading) -> None:
 
     for one in options_of(EdgeFlags).values():
         if getattr(read.flags, one.name, None) == "" and read.origin(one.name) in (Origin.FLAG, Origin.FILE):
-            raise typer.BadParameter("is empty", param_hint=max(one.flags, key=len).partition("/")[0])
+            raise usage_error(max(one.flags, key=len).partition("/")[0], "is empty")
     if not read.is_default("ssl_cert_reqs") and read.flags.ssl_ca_certs is None:
-        raise typer.BadParameter("needs --ssl-ca-certs", param_hint="--ssl-cert-reqs")
+        raise usage_error("--ssl-cert-reqs", "needs --ssl-ca-certs")
 
 
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:

@@ -144,8 +144,8 @@ class Reloader:
                 done.append(applier)
         except Exception as error:
             if isinstance(error, typer.BadParameter):
-                cause = f"{error.param_hint}: {error.message}"
-                logger.error("the configuration stays as it was: %s", cause)  # noqa: TRY400
+                text = "the configuration stays as it was: %s: %s"
+                logger.error(text, error.param_hint, error.message)  # noqa: TRY400
             elif isinstance(error, BadTargetError):
                 logger.error("the configuration stays as it was: %s", error)  # noqa: TRY400
             else:

@@ -23,7 +23,7 @@ from a2a_bridge.cli.log_setup import change_level
 from a2a_bridge.cli.output import cannot_listen, data, fail, not_loaded, not_opened, print_message
 from a2a_bridge.cli.reading import Reading
 from a2a_bridge.cli.server_flags import LogFormat, LoopKind, ServerFlags, ServerKind
-from a2a_bridge.cli.values import Exit, listen_address
+from a2a_bridge.cli.values import Exit, listen_address, usage_error
 from a2a_bridge.cli.worker import Worker
 from a2a_bridge.core.extras import MissingExtraError, OtherVersionError, check_version, missing_tools
 from a2a_bridge.core.option_classes import HostValues, ServerTlsValues
@@ -105,8 +105,7 @@ async def serve_until_signal(
     worker = Worker.of_environment()
     async with AsyncExitStack() as stack:
         envoy = inside()
-        signals = stop_signals if envoy is None else envoy.stop_signals
-        stop = stack.enter_context(signals(grace))
+        stop = stack.enter_context((stop_signals if envoy is None else envoy.stop_signals)(grace))
         usage = None
         try:
             if counting is not None:
@@ -194,7 +193,7 @@ def check_one_process(flags: ServerFlags) -> None:
     reloads = flags.reload and flags.config is None
     if flags.ui and (flags.workers > 1 or flags.server is ServerKind.ENVOY or reloads):
         text = "the playground needs a server of one process; beside this one: a2a-bridge ui URL"
-        raise typer.BadParameter(text, param_hint="--ui")
+        raise usage_error("--ui", text)
 
 
 def launch_of(flags: ServerFlags, kind: str = "agent") -> Launch | None:
@@ -244,13 +243,11 @@ def run_in_envoy_if_requested(context: typer.Context, flags: ServerFlags) -> Non
         if not read.is_default(name):
             hint = f"--{name.replace('_', '-')}"
             reason = "Envoy has one port for every binding: --listen" if envoy else "needs --server envoy"
-            raise typer.BadParameter(reason, param_hint=hint)
+            raise usage_error(hint, reason)
     if not envoy:
         return
     if flags.workers > 1:
-        raise typer.BadParameter(
-            "Envoy runs one interpreter; start several replicas instead", param_hint="--workers"
-        )
+        raise usage_error("--workers", "Envoy runs one interpreter; start several replicas instead")
     raise typer.Exit(_run_envoy(flags))
 
 

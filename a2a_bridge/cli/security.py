@@ -13,8 +13,6 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from a2a_bridge.cli.envoy import inside
 from a2a_bridge.cli.flags import CardTrustFlags
 from a2a_bridge.cli.output import fail, print_message
@@ -26,7 +24,7 @@ from a2a_bridge.cli.server_flags import (
     TaskAccess,
     UpstreamAuth,
 )
-from a2a_bridge.cli.values import Exit, file_text, listen_address
+from a2a_bridge.cli.values import Exit, file_text, listen_address, usage_error
 from a2a_bridge.cli.worker import Worker
 from a2a_bridge.core.addresses import ListenAddress, Trust
 from a2a_bridge.core.option_classes import CardTrustValues, JwtValues, ServerTlsValues
@@ -127,14 +125,13 @@ def _methods(flags: ServerFlags) -> list[Method]:
     if flags.api_keys is not None:
         found.append(_api_keys(flags))
     elif flags.api_key_header != ServerFlags.api_key_header:
-        raise typer.BadParameter("needs --api-keys", param_hint="--api-key-header")
+        raise usage_error("--api-key-header", "needs --api-keys")
     found += _tokens(flags)
     if flags.proxy_user_header:
         found.append(_proxy(flags))
     # A certificate that every connection has to have may belong to a proxy: beside another method it
     # identifies nobody.
-    is_optional = flags.ssl_cert_reqs is ClientCertificate.OPTIONAL
-    if flags.ssl_ca_certs is not None and (is_optional or not found):
+    if flags.ssl_ca_certs is not None and (flags.ssl_cert_reqs is ClientCertificate.OPTIONAL or not found):
         from a2a_bridge.auth import ClientCertificates
 
         found.append(ClientCertificates())
@@ -151,11 +148,9 @@ def _api_keys(flags: ServerFlags) -> Method:
         create = f"a2a-bridge keys create --file {flags.api_keys} --id NAME"
         raise fail(Exit.USAGE, f"--api-keys: there is no file {flags.api_keys}", create) from None
     except OSError as error:
-        raise typer.BadParameter(
-            f"{flags.api_keys} cannot be read: {error.strerror}", param_hint="--api-keys"
-        ) from None
+        raise usage_error("--api-keys", f"{flags.api_keys} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--api-keys") from None
+        raise usage_error("--api-keys", error) from None
 
 
 #: flags that say how a token is checked
@@ -176,22 +171,22 @@ def _tokens(flags: ServerFlags) -> list[Method]:
     if not options.issuer:
         for name in _OF_TOKENS:
             if (getattr(flags, name) or "") != (getattr(ServerFlags, name) or ""):
-                raise typer.BadParameter("needs --jwt-issuer", param_hint=f"--{name.replace('_', '-')}")
+                raise usage_error(f"--{name.replace('_', '-')}", "needs --jwt-issuer")
         return []
     if not options.audience or not all(options.audience):
         text = "is required: without it, tokens that were made for other services would be accepted here"
-        raise typer.BadParameter(text, param_hint="--jwt-audience")
+        raise usage_error("--jwt-audience", text)
     from a2a_bridge.auth import BearerTokens
 
     try:
         keys = KeySetSource(options.issuer, options.jwks, ca=options.ca)
         check_key_file(keys, options.jwks, "--jwt-jwks")
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--jwt-issuer") from None
+        raise usage_error("--jwt-issuer", error) from None
     try:
         return [BearerTokens.of(options, keys)]
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--jwt-algorithms") from None
+        raise usage_error("--jwt-algorithms", error) from None
 
 
 def _proxy(flags: ServerFlags) -> Method:
@@ -199,18 +194,17 @@ def _proxy(flags: ServerFlags) -> Method:
 
     trusted = texts(flags.forwarded_allow_ips)
     if not trusted:
-        raise typer.BadParameter(
-            "needs --forwarded-allow-ips: otherwise every caller could name itself",
-            param_hint="--proxy-user-header",
+        raise usage_error(
+            "--proxy-user-header", "needs --forwarded-allow-ips: otherwise every caller could name itself"
         )
     try:
         Trust(trusted)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--forwarded-allow-ips") from None
+        raise usage_error("--forwarded-allow-ips", error) from None
     try:
         return ProxyHeader(flags.proxy_user_header, trusted)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--proxy-user-header") from None
+        raise usage_error("--proxy-user-header", error) from None
 
 
 def _middleware(text: str) -> Middleware:
@@ -219,13 +213,13 @@ def _middleware(text: str) -> Middleware:
     try:
         factory = load_named(parse(text))
     except BadTargetError as error:
-        raise typer.BadParameter(str(error), param_hint="--middleware") from None
+        raise usage_error("--middleware", error) from None
     made: Any = factory() if callable(factory) else None
     if not callable(made):
-        raise typer.BadParameter(
+        raise usage_error(
+            "--middleware",
             f"{text} is no factory of middleware: it has to be callable without arguments and to return a"
             " function from a service to a service",
-            param_hint="--middleware",
         )
     middleware: Middleware = made
     return middleware
@@ -243,7 +237,7 @@ def card_signing_keys(flags: ServerFlags) -> tuple[str, ...]:
     if not keys:
         return ()
     if flags.no_http:
-        raise typer.BadParameter("the card is served over HTTP", param_hint=_SIGN)
+        raise usage_error(_SIGN, "the card is served over HTTP")
     wild = [
         one
         for one, flag, served in (
@@ -253,14 +247,13 @@ def card_signing_keys(flags: ServerFlags) -> tuple[str, ...]:
         if served and listen_address(one, flag)[0] in WILDCARDS
     ]
     if not flags.public_url and (wild or inside() is not None):
-        raise typer.BadParameter(
-            "needs --public-url: a signed card cannot follow the Host header, which callers choose",
-            param_hint=_SIGN,
+        raise usage_error(
+            _SIGN, "needs --public-url: a signed card cannot follow the Host header, which callers choose"
         )
     try:
         CardSigner(keys)
     except (ValueError, ImportError) as error:
-        raise typer.BadParameter(str(error), param_hint=_SIGN) from None
+        raise usage_error(_SIGN, error) from None
     return keys
 
 
@@ -272,16 +265,14 @@ def card_check(flags: CardTrustFlags, ca: Path | None) -> CheckCard | None:
     options = CardTrustValues(**taken(CardTrustValues, flags))
     if not options.keys and not options.jku_hosts:
         if options.required:
-            raise typer.BadParameter(
-                "needs --card-keys FILE|URL, or --card-jku-host HOST", param_hint="--require-signed-card"
-            )
+            raise usage_error("--require-signed-card", "needs --card-keys FILE|URL, or --card-jku-host HOST")
         return None
     try:
         trust = CardTrust(**taken(CardTrustValues, flags), ca=str(ca or ""))
         for source in options.keys:
             check_key_file(KeySetSource(source, source), source, "--card-keys")
     except (ValueError, ImportError) as error:
-        raise typer.BadParameter(str(error), param_hint="--card-keys") from None
+        raise usage_error("--card-keys", error) from None
     return trust.check
 
 
@@ -293,7 +284,7 @@ def check_key_file(keys: KeySetSource, source: str, flag: str) -> None:
         reason = (
             f"cannot be read: {error.strerror}" if isinstance(error, OSError) else f"has no keys: {error}"
         )
-        raise typer.BadParameter(f"{source} {reason}", param_hint=flag) from None
+        raise usage_error(flag, f"{source} {reason}") from None
 
 
 _FLAGS: dict[Part, str] = {
@@ -311,7 +302,7 @@ def server_tls(flags: ServerFlags) -> ServerTls | None:
     if not options.certificate:
         for value, flag in ((options.key, "--ssl-keyfile"), (options.client_ca, "--ssl-ca-certs")):
             if value:
-                raise typer.BadParameter("needs --ssl-certfile", param_hint=flag)
+                raise usage_error(flag, "needs --ssl-certfile")
     if not options.certificate:
         return None
     try:
@@ -319,5 +310,5 @@ def server_tls(flags: ServerFlags) -> ServerTls | None:
     except TlsFileError as error:
         hint = _FLAGS[error.part]
         if error.part == "certificate" and not options.key and "private key" in str(error):
-            raise typer.BadParameter(f"{error}; --ssl-keyfile names its file", param_hint=hint) from None
-        raise typer.BadParameter(str(error), param_hint=hint) from None
+            raise usage_error(hint, f"{error}; --ssl-keyfile names its file") from None
+        raise usage_error(hint, error) from None

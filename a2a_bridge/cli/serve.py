@@ -11,7 +11,7 @@ from a2a_bridge.cli.reading import with_flags
 from a2a_bridge.cli.running import check_one_process, launch_of, run_in_envoy_if_requested
 from a2a_bridge.cli.security import note_open
 from a2a_bridge.cli.server_flags import ServeFlags, check_target
-from a2a_bridge.cli.values import use_bridge_key
+from a2a_bridge.cli.values import usage_error, use_bridge_key
 from a2a_bridge.cli.worker import Worker
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _watched_code(target: str | None, flags: ServeFlags) -> Path | None:
         return None
     if target is None:
         text = "a program is started for each message, and needs none; without --config there is nothing else"
-        raise typer.BadParameter(text, param_hint="--reload")
+        raise usage_error("--reload", text)
     from a2a_bridge.cli.target import TargetKind, is_folder, parse
 
     parsed = parse(target)

@@ -15,9 +15,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
-import typer
-
 from a2a_bridge.cli.flags import AgentFlags, BridgeKeyFlags, CardTrustFlags, StoreKeyFlags
+from a2a_bridge.cli.values import usage_error
 from a2a_bridge.core.option_classes import (
     DialValues,
     EngineOptions,
@@ -195,8 +194,7 @@ class RuleSettings(Table):
 
     def __post_init__(self) -> None:
         if not (self.operations or self.scopes or self.principals or self.agents):
-            text = 'says nothing, and would allow everything; principals = ["*"] says that'
-            raise ValueError(text)
+            raise ValueError('says nothing, and would allow everything; principals = ["*"] says that')
 
     def unknown(self, agents: Collection[str]) -> Iterator[tuple[str, str]]:
         """The members with names that do not exist, each with the problem. agents: the names of the file."""
@@ -368,10 +366,9 @@ class ServedAgent(Table):
 
     def __post_init__(self) -> None:
         if bool(self.agent) == bool(self.exec):
-            text = (
+            raise ValueError(
                 "needs agent, or exec" if not self.agent else "has agent and exec; each agent has one of them"
             )
-            raise ValueError(text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -433,15 +430,14 @@ def check_target(
     """Raises typer.BadParameter unless exactly one of argument, program and file names an agent."""
     if program and (target is not None or agents):
         other = argument if target is not None else "the tables [agents.NAME]"
-        raise typer.BadParameter(f"{other} and --exec are both given; leave one out", param_hint="--exec")
+        raise usage_error("--exec", f"{other} and --exec are both given; leave one out")
     if program:
         return
     if target is not None and agents:
         text = f"the file of --config has agents already; leave {argument} or --config out"
-        raise typer.BadParameter(text, param_hint=argument)
+        raise usage_error(argument, text)
     if target is None and not agents:
-        text = f"missing; give {argument}, or a file with agents: --config FILE"
-        raise typer.BadParameter(text, param_hint=argument)
+        raise usage_error(argument, f"missing; give {argument}, or a file with agents: --config FILE")
 
 
 def flags_of(flags: _Flags, settings: Table) -> _Flags:

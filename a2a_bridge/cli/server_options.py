@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from pathlib import Path
 
-import typer
-
 from a2a_bridge.app import runtime
 from a2a_bridge.auth.rules import LiveRules, Rule
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
@@ -26,7 +24,7 @@ from a2a_bridge.cli.security import authentication, card_signing_keys, check_car
 from a2a_bridge.cli.server_flags import RuleSettings, ServeFlags, ServerFlags
 from a2a_bridge.cli.target import TargetKind, load, parse
 from a2a_bridge.cli.usage import UsageRecorder
-from a2a_bridge.cli.values import Exit, file_text, listen_address, parse_dialect, text_or_file
+from a2a_bridge.cli.values import Exit, file_text, listen_address, parse_dialect, text_or_file, usage_error
 from a2a_bridge.cli.worker import Worker
 from a2a_bridge.cluster.nats_bus import split_server
 from a2a_bridge.core.errors import A2AError
@@ -106,17 +104,16 @@ class ListenOptions:
 def _addresses(flags: ServerFlags) -> tuple[ListenAddress, ListenAddress]:
     """The addresses of HTTP and gRPC. Raises typer.BadParameter."""
     if flags.no_http and flags.no_grpc:
-        raise typer.BadParameter("with --no-http too there is nothing to serve", param_hint="--no-grpc")
+        raise usage_error("--no-grpc", "with --no-http too there is nothing to serve")
     envoy, worker = envoy_address(flags), Worker.of_environment()
     http, grpc = envoy or flags.http, envoy or flags.grpc
     if worker is not None:
         http, grpc = worker.http or http, worker.grpc or grpc
     http_address = ListenAddress(*listen_address(http, "--http"))
     grpc_address = ListenAddress(*listen_address(grpc, "--grpc"))
-    shared = http_address == grpc_address and http_address.port
-    if shared and not (envoy or flags.no_http or flags.no_grpc):
+    if (http_address == grpc_address and http_address.port) and not (envoy or flags.no_http or flags.no_grpc):
         text = "HTTP and gRPC need a port each; with --server envoy they share the one of --listen"
-        raise typer.BadParameter(text, param_hint="--grpc")
+        raise usage_error("--grpc", text)
     return http_address, grpc_address
 
 
@@ -132,9 +129,9 @@ def _interfaces(flags: ServerFlags, http: ListenAddress, grpc: ListenAddress) ->
         if not flags.no_grpc and dialect.form(GRPC) is not None:
             mounted.append(interface("GRPC", str(grpc), version=version))
     if not mounted:
-        raise typer.BadParameter(
+        raise usage_error(
+            "--versions",
             f"{flags.versions or 'no version'} cannot be served over what is left; name one such as 1.0",
-            param_hint="--versions",
         )
     return mounted
 
@@ -144,12 +141,10 @@ def _check_advertised(
 ) -> None:
     """Raises typer.BadParameter for a binding of the card that is not served. listed: empty for all."""
     if flags.advertise and not listed:
-        raise typer.BadParameter("names no binding", param_hint="--advertise")
+        raise usage_error("--advertise", "names no binding")
     served = dict.fromkeys(one.protocol_binding for one in mounted)
     if not served.keys() >= set(listed):
-        raise typer.BadParameter(
-            f"{flags.advertise!r} is not all of {', '.join(served)}", param_hint="--advertise"
-        )
+        raise usage_error("--advertise", f"{flags.advertise!r} is not all of {', '.join(served)}")
 
 
 def _card_versions(
@@ -158,13 +153,12 @@ def _card_versions(
     """The versions of the card; empty for all. Raises typer.BadParameter. listed: its bindings."""
     versions = tuple(dialect.version for dialect in _dialects(flags.card_versions, "--card-versions"))
     if flags.card_versions and not versions:
-        raise typer.BadParameter("names no version", param_hint="--card-versions")
+        raise usage_error("--card-versions", "names no version")
     if not {one.protocol_version for one in mounted if not listed or one.protocol_binding in listed} >= set(
         versions
     ):
-        raise typer.BadParameter(
-            f"{flags.card_versions!r} is not all served; see --versions and --advertise",
-            param_hint="--card-versions",
+        raise usage_error(
+            "--card-versions", f"{flags.card_versions!r} is not all served; see --versions and --advertise"
         )
     return versions
 
@@ -173,11 +167,10 @@ def _check_public(flags: ServerFlags, push_relay: str) -> None:
     """Raises typer.BadParameter for an address that callers cannot use."""
     for given, flag in ((flags.public_url, "--public-url"), (push_relay, "--push-relay")):
         if given and not given.startswith(("http://", "https://")):
-            text = f"{given!r} is not an http(s) URL such as https://agent.example"
-            raise typer.BadParameter(text, param_hint=flag)
+            raise usage_error(flag, f"{given!r} is not an http(s) URL such as https://agent.example")
     _check_grpc_address(flags.public_grpc)
     if push_relay and flags.no_http:
-        raise typer.BadParameter("notifications come over HTTP", param_hint="--push-relay")
+        raise usage_error("--push-relay", "notifications come over HTTP")
 
 
 def _check_proxies(trusted: Sequence[str]) -> None:
@@ -187,9 +180,7 @@ def _check_proxies(trusted: Sequence[str]) -> None:
             if text != "*":
                 ip_network(text, strict=False)
         except ValueError:
-            raise typer.BadParameter(
-                f"{text!r} is no address or network", param_hint="--forwarded-allow-ips"
-            ) from None
+            raise usage_error("--forwarded-allow-ips", f"{text!r} is no address or network") from None
 
 
 def _counting(flags: ServerFlags) -> UsageRecorder | None:
@@ -226,12 +217,12 @@ def _check_grpc_address(text: str) -> None:
     if not text or (not named and rest.startswith("unix:")):
         return
     if scheme not in ("", "http", "https", "grpc", "grpcs", "dns") or not address:
-        raise typer.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--public-grpc")
+        raise usage_error("--public-grpc", f"{text!r} is not HOST:PORT")
     if path or "?" in text or "#" in text:
-        raise typer.BadParameter(
+        raise usage_error(
+            "--public-grpc",
             f"{text!r} has a path, and gRPC has none: name {address}, and let the proxy pass on what is below"
             " /lf.a2a.v1.A2AService/ and /a2a.v1.A2AService/",
-            param_hint="--public-grpc",
         )
 
 
@@ -269,15 +260,15 @@ def check_cluster(flags: ServeFlags) -> None:
     """Raises typer.BadParameter for flags of NATS that cannot be used."""
     if not flags.cluster:
         if flags.cluster_credentials or flags.cluster_ca:
-            raise typer.BadParameter("the addresses of NATS are missing", param_hint="--cluster")
+            raise usage_error("--cluster", "the addresses of NATS are missing")
         return
     try:
         for one in flags.cluster.split(","):
             split_server(one.strip())
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--cluster") from None
+        raise usage_error("--cluster", error) from None
     if not flags.store.startswith("postgresql:"):
-        raise typer.BadParameter("replicas need --store postgresql://…", param_hint="--cluster")
+        raise usage_error("--cluster", "replicas need --store postgresql://…")
     for path, name in (
         (flags.cluster_credentials, "--cluster-credentials"),
         (flags.cluster_ca, "--cluster-ca"),
@@ -292,7 +283,7 @@ def keys_of(text: str) -> list[str]:
     try:
         Vault(keys)
     except (ValueError, ImportError) as error:
-        raise typer.BadParameter(str(error), param_hint="--store-key") from None
+        raise usage_error("--store-key", error) from None
     return keys
 
 
@@ -303,12 +294,12 @@ def push_options(flags: ServerFlags) -> PushOptions:
     try:
         options.policy()
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--push-allow") from None
+        raise usage_error("--push-allow", error) from None
     try:
         if keys:
             Signer(keys, options.issuer)
     except (ValueError, ImportError) as error:
-        raise typer.BadParameter(str(error), param_hint="--push-signing-key") from None
+        raise usage_error("--push-signing-key", error) from None
     return options
 
 
@@ -317,8 +308,7 @@ def file_name(name: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:_LONGEST]
     if plain and plain == name:
         return f"{plain}.db"
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{plain or 'agent'}-{digest}.db"
+    return f"{plain or 'agent'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.db"
 
 
 def load_agent(code: str | None, flags: ServeFlags, name: str = "") -> tuple[Agent, ListenOptions]:
@@ -354,8 +344,7 @@ def _of_code(code: str, flags: ServeFlags) -> Agent:
     parsed = parse(code)
     if not parsed.is_code:
         if parsed.sort is TargetKind.CARD and not code.endswith(".json"):
-            text = f"{code} is no Python file; name one that has an agent: FILE.py"
-            raise typer.BadParameter(text, param_hint="AGENT")
+            raise usage_error("AGENT", f"{code} is no Python file; name one that has an agent: FILE.py")
         raise fail(
             Exit.USAGE,
             f"{code} is {parsed.sort.value}; serve needs Python code",
@@ -370,7 +359,7 @@ def _card(path: Path) -> hub.AgentCard:
     try:
         return without_carrier(card_file(path, hosted=True))
     except A2AError as error:
-        raise typer.BadParameter(error.message, param_hint="--card") from None
+        raise usage_error("--card", error.message) from None
 
 
 def _of_program(flags: ServeFlags, name: str) -> Agent:
@@ -380,16 +369,16 @@ def _of_program(flags: ServeFlags, name: str) -> Agent:
     try:
         program = Program(*flags.exec or (), **taken(ProgramOptions, flags))
     except ProgramError as error:
-        raise typer.BadParameter(str(error), param_hint="--exec") from None
+        raise usage_error("--exec", error) from None
     for missing in (one for one in flags.exec_env or () if one not in os.environ):
         logger.warning("--exec-env: this process has no variable %s", missing)
     if given := [one for one in _OF_EXECUTORS if getattr(flags, one)]:
         hint = f"--{given[0].replace('_', '-')}"
-        raise typer.BadParameter("is for executors of the a2a-sdk, not for programs", param_hint=hint)
+        raise usage_error(hint, "is for executors of the a2a-sdk, not for programs")
     remove_leftovers()
     if flags.card is not None:
         if flags.exec_name or flags.exec_description:
-            raise typer.BadParameter("--card has the name and the description", param_hint="--exec-name")
+            raise usage_error("--exec-name", "--card has the name and the description")
         return Agent(program, card=_card(flags.card))
     name = flags.exec_name or name or program.name
     return Agent(program, name=name, description=flags.exec_description, push_notifications=True)

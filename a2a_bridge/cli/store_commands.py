@@ -20,7 +20,7 @@ from a2a_bridge.cli.commands import Command, command_group
 from a2a_bridge.cli.flags import Output, OutputFlags, StoreKeyFlags
 from a2a_bridge.cli.output import columns, data, document, fail, not_opened, print_message
 from a2a_bridge.cli.reading import with_flags
-from a2a_bridge.cli.values import Exit
+from a2a_bridge.cli.values import Exit, usage_error
 from a2a_bridge.core.options import PREFIX, flag
 
 if TYPE_CHECKING:
@@ -112,8 +112,7 @@ def _connect_alone(store: str, *, writes: bool) -> Iterator[Connection]:
                     touch(path)
                 elif not path.exists():
                     raise fail(Exit.USAGE, f"there is no file {path}", f"a2a-bridge db upgrade {store}")
-            database = stack.enter_context(report_errors(url))
-            connection = stack.enter_context(database.connect(writes=writes))
+            connection = stack.enter_context(stack.enter_context(report_errors(url)).connect(writes=writes))
             with connection.begin():
                 yield connection
     except StoreOpenError as error:
@@ -220,7 +219,7 @@ def retry(
     from a2a_bridge.stores.sql.push import retry
 
     if every == bool(numbers):
-        raise typer.BadParameter("name some, or say --all", param_hint="NUMBER")
+        raise usage_error("NUMBER", "name some, or say --all")
     with _connect_beside(store, writes=True) as connection:
         known = [one for one in numbers or () if abs(one) <= _LARGEST]
         count = len(retry(connection, None if every else known))

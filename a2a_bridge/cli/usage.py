@@ -104,8 +104,7 @@ def _read(source: str, options: DialOptions) -> tuple[list[Count], float]:
             raise BadTargetError(text) from None
     try:
         tree: Any = loads(content)
-        counts = counts_of(tree)
-        return counts, float(tree["now"])
+        return counts_of(tree), float(tree["now"])
     except (JsonSyntaxError, ValueError, KeyError, TypeError) as error:
         raise BadTargetError(f"{source} holds no usage counts: {error}") from None
 

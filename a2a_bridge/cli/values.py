@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,20 @@ class Exit(IntEnum):
     TIMEOUT = 5
 
 
+def usage_error(flag: str, text: object) -> typer.BadParameter:
+    """A flag, a variable or a key of a file has a value that cannot be used."""
+    return typer.BadParameter(str(text), param_hint=flag)
+
+
+@contextmanager
+def as_usage_error(flag: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turns errors of these classes into a usage error about a flag."""
+    try:
+        yield
+    except errors as error:
+        raise usage_error(flag, error) from None
+
+
 def parse_dialect(text: str, flag: str) -> Dialect:
     """The dialect of a version. Raises typer.BadParameter."""
     from a2a_bridge.dialects import KNOWN, by_version  # loads protobuf, which --version does not need
@@ -45,7 +61,7 @@ def parse_dialect(text: str, flag: str) -> Dialect:
     dialect = by_version(text)
     if dialect is None:
         known = ", ".join(one.version for one in KNOWN)
-        raise typer.BadParameter(f"{text!r} is not one of {known}", param_hint=flag)
+        raise usage_error(flag, f"{text!r} is not one of {known}")
     return dialect
 
 
@@ -66,7 +82,7 @@ def parse_binding(text: str, flag: str = "--binding") -> str:
     wanted = _BINDINGS.get(wanted, text).lower().replace("-", "")
     found = next((name for name in known if name.lower() == wanted), "")
     if not found:
-        raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}", param_hint=flag)
+        raise usage_error(flag, f"{text!r} is not one of {', '.join(known)}")
     return found
 
 
@@ -77,7 +93,7 @@ def parse_peer(name: str, flag: str = "--peer") -> str:
     try:
         find_profile(name)
     except LookupError as error:
-        raise typer.BadParameter(error.args[0], param_hint=flag) from None
+        raise usage_error(flag, error.args[0]) from None
     return name
 
 
@@ -90,9 +106,9 @@ def use_bridge_key(text: str) -> None:
         if text:
             use_key(secret)
     except OSError as error:
-        raise typer.BadParameter(f"cannot be read: {error.strerror}", param_hint="--bridge-key") from None
+        raise usage_error("--bridge-key", f"cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--bridge-key") from None
+        raise usage_error("--bridge-key", error) from None
 
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -105,9 +121,7 @@ def parse_time(text: str, flag: str) -> int:
     found = re.fullmatch(r"([0-9]{1,11})([smhdw])", text)
     seconds = int(found[1]) * _UNITS[found[2]] if found else 0
     if not 0 < seconds <= _LONGEST:
-        raise typer.BadParameter(
-            f"{text!r} is no time such as 12h or 90d, of at most 1000 years", param_hint=flag
-        )
+        raise usage_error(flag, f"{text!r} is no time such as 12h or 90d, of at most 1000 years")
     return seconds
 
 
@@ -119,9 +133,9 @@ def listen_address(text: str, flag: str) -> tuple[str, int]:
     elif ":" in host:
         colon = ""
     if not colon or not (port.isascii() and port.isdigit()):
-        raise typer.BadParameter(f"{text!r} is not HOST:PORT", param_hint=flag)
+        raise usage_error(flag, f"{text!r} is not HOST:PORT")
     if int(port) > 65535:
-        raise typer.BadParameter(f"the port in {text!r} is above 65535", param_hint=flag)
+        raise usage_error(flag, f"the port in {text!r} is above 65535")
     return host or "127.0.0.1", int(port)
 
 
@@ -135,14 +149,14 @@ def parameters(headers: list[str] | None) -> dict[str, str]:
         name = name.strip().lower()
         if not colon or not is_header_name(name):
             # Without the value, which may be a secret.
-            raise typer.BadParameter("a header is 'NAME: VALUE' or 'NAME: @FILE'", param_hint="--header")
+            raise usage_error("--header", "a header is 'NAME: VALUE' or 'NAME: @FILE'")
         value = _header_value(value.strip(), f"--header {name}")
         found[name] = f"{found[name]}, {value}" if name in found else value
     for variable, value in os.environ.items():
         if variable.startswith(HEADER) and not variable.endswith("_FILE"):
             name = variable.removeprefix(HEADER).lower().replace("_", "-")
             if not is_header_name(name):
-                raise typer.BadParameter("its name is not that of a header", param_hint=variable)
+                raise usage_error(variable, "its name is not that of a header")
             if name not in found:
                 found[name] = _header_value(value, variable)
     return found
@@ -156,7 +170,7 @@ def is_header_name(name: str) -> bool:
 def _header_value(value: str, source: str) -> str:
     value = text_or_file(value, source)
     if any(character in value for character in "\r\n\0"):
-        raise typer.BadParameter("a header has one line", param_hint=source)
+        raise usage_error(source, "a header has one line")
     return value
 
 
@@ -170,14 +184,14 @@ def file_text(path: str | Path, source: str) -> str:
     a file without content: an option that is empty is an option that is not set, such as no key.
     """
     if not str(path).strip():
-        raise typer.BadParameter("is empty: it names a file", param_hint=source)
+        raise usage_error(source, "is empty: it names a file")
     try:
         text = Path(path).read_text("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise typer.BadParameter(f"{path} cannot be read: {reason}", param_hint=source) from None
+        raise usage_error(source, f"{path} cannot be read: {reason}") from None
     if not text:
-        raise typer.BadParameter(f"{path} has no content", param_hint=source)
+        raise usage_error(source, f"{path} has no content")
     return text
 
 

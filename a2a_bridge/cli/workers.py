@@ -39,7 +39,7 @@ import typer
 from a2a_bridge.cli.loopback_bus import loopback_bus
 from a2a_bridge.cli.output import cannot_listen, data, fail, print_message
 from a2a_bridge.cli.server_flags import RuleSettings, ServerFlags
-from a2a_bridge.cli.values import Exit, listen_address
+from a2a_bridge.cli.values import Exit, listen_address, usage_error
 from a2a_bridge.cli.worker import LOADED, SUCCEEDED, TURN, VARIABLE, Worker
 from a2a_bridge.core.options import PREFIX, options_of
 
@@ -96,14 +96,14 @@ def check_store(store: str) -> None:
 def check_new_store(store: str) -> None:
     """As `check_store`, for a configuration that is read again. Raises typer.BadParameter."""
     if _is_of_one_process(store):
-        raise typer.BadParameter(_ONE_PROCESS, param_hint="--store")
+        raise usage_error("--store", _ONE_PROCESS)
 
 
 def _check_counting(flags: ServerFlags) -> None:
     """Raises typer.BadParameter if calls are to be counted: each worker would count its own."""
     for value, flag in ((flags.usage_file, "--usage-file"), (flags.usage_listen, "--usage-listen")):
         if value:
-            raise typer.BadParameter("each of several --workers would count its own calls", param_hint=flag)
+            raise usage_error(flag, "each of several --workers would count its own calls")
 
 
 def supervise(
@@ -387,8 +387,7 @@ class _Supervisor:
         while not line.endswith(b"\n"):
             part = await asyncio.get_running_loop().sock_recv(worker.channel, 4096)
             if not part:
-                code = await self._reap(worker)
-                raise _NotReadyError(code or 1)
+                raise _NotReadyError(await self._reap(worker) or 1)
             line += part
         return line.rstrip(b"\n")
 

@@ -173,7 +173,7 @@ class _Deadline:
         return self._service.unary(call) if limit is None else self._bound(call, limit)
 
     async def _bound(self, call: Call[Req, Res], limit: float) -> Res:
-        bound = _until(limit)
+        bound = _until(limit)  # before the call begins
         return await bound_result(self._service.unary(call), bound, _exceeded_error)
 
     def stream(self, call: Call[Req, Res], /) -> Events:

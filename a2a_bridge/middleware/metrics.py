@@ -108,8 +108,7 @@ class Metrics:
 
 def label(agent: str) -> str:
     """The name of an agent as the value of a label."""
-    printable = "".join(character if character.isprintable() else "�" for character in agent)
-    return printable[:LONGEST]
+    return "".join(character if character.isprintable() else "�" for character in agent)[:LONGEST]
 
 
 def merge(metrics: Iterable[Metric]) -> list[Metric]:

@@ -81,8 +81,7 @@ class _OlderCallers:
         bindings = self._older.get(origin.version)
         if bindings is None:
             return self._service.stream(call)
-        is_final = bindings.get(origin.binding, by_state)
-        return self._end_final(call, is_final)
+        return self._end_final(call, bindings.get(origin.binding, by_state))
 
     async def _end_final(self, call: Call[Any, Any], is_final: Finality) -> Events:
         known = _LastKnown(call.request)

@@ -69,11 +69,10 @@ class Usage:
         origin = context.origin
         client = _name(context.parameters.get(USER_AGENT))
         profile = caller(context.parameters)
-        principal = _name(context.principal.name) if context.principal is not None else ""
         self._add(
             Count(
                 client,
-                principal,
+                _name(context.principal.name) if context.principal is not None else "",
                 origin.binding or "in-process",
                 origin.version,
                 call.operation.name,

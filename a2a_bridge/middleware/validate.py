@@ -50,8 +50,7 @@ class _Validate:
         self._checks: dict[Operation[Any, Any], Callable[[Any], list[str]]] = {}
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
-        check = self._checks.get(call.operation) or self._compile(call)
-        missing = check(call.request)
+        missing = (self._checks.get(call.operation) or self._compile(call))(call.request)
         if missing and (missing := self._select_demanded(call, missing)):
             return reject(missing_members_error(missing))
         if self._elsewhere:
@@ -65,8 +64,7 @@ class _Validate:
         return self._service.unary(call)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
-        check = self._checks.get(call.operation) or self._compile(call)
-        missing = check(call.request)
+        missing = (self._checks.get(call.operation) or self._compile(call))(call.request)
         if missing and (missing := self._select_demanded(call, missing)):
             return reject_stream(missing_members_error(missing))
         if self._elsewhere:

@@ -209,8 +209,7 @@ class DeliveryWorker:
     def _begin(self, delivery: Delivery) -> None:
         target = target_of(delivery.registered.config.url)
         self._circuits.begin(target)
-        work = self._deliver(delivery, target)
-        task = asyncio.create_task(work, name=f"a2a push {delivery.task_id}")
+        task = asyncio.create_task(self._deliver(delivery, target), name=f"a2a push {delivery.task_id}")
         self._active.add(task)
         task.add_done_callback(self._done)
 

@@ -112,8 +112,7 @@ def read(body: bytes, version: str = "") -> hub.StreamResponse:
         raise A2AError(Reason.PARSE_ERROR, "the notification is not JSON") from None
     if not isinstance(tree, dict):
         raise invalid_params("", "a notification is a JSON object")
-    form = _form_by_shape(tree, version)
-    return form.decode(tree)
+    return _form_by_shape(tree, version).decode(tree)
 
 
 def _form_by_shape(tree: JsonObject, version: str) -> PushForm:

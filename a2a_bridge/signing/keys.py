@@ -66,8 +66,7 @@ def signing_key(text: str, what: str, other: str, exactly: str) -> SigningKey:
 
 def suits(key: Any, algorithm: str) -> bool:
     """Whether a key may verify signatures of an algorithm: its kind, size and what it says about itself."""
-    kind = (key.key_type, key.get("crv", ""))
-    if algorithm not in _BY_KIND.get(kind, ()):
+    if algorithm not in _BY_KIND.get((key.key_type, key.get("crv", "")), ()):
         return False
     if key.get("alg", algorithm) != algorithm or key.get("use", "sig") != "sig":
         return False

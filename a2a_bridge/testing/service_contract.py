@@ -307,8 +307,7 @@ class ServiceContract:
             yield full(hub.StreamResponse)
 
         probe.on_unary, probe.on_stream = unary, stream
-        wanted = "https://e.example/1, https://e.example/2"
-        context = CallContext(parameters={"a2a-extensions": wanted})
+        context = CallContext(parameters={"a2a-extensions": "https://e.example/1, https://e.example/2"})
         call = Call(operation, full(operation.request), context)
         async with asyncio.timeout(PATIENCE):
             if operation is ops.GET_TASK:

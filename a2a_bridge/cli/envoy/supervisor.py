@@ -53,12 +53,11 @@ class Handover:
     @classmethod
     def of(cls, options: EnvoyOptions, started_with: dict[str, str], stop: int) -> Handover:
         """For an Envoy that this process starts. started_with: variables that start the interpreter."""
-        before = {name: os.environ.get(name) for name in started_with}
         return cls(
             sys.argv,
             sys.executable,
             sys.path,
-            before,
+            {name: os.environ.get(name) for name in started_with},
             stop,
             options.admin,
             options.tls is not None,

@@ -17,7 +17,7 @@ import typer
 from a2a_bridge.cli.flags import CardTrustFlags, DialFlags, Output, OutputFlags
 from a2a_bridge.cli.output import data, document, fail, guard
 from a2a_bridge.cli.reading import with_flags
-from a2a_bridge.cli.values import Exit
+from a2a_bridge.cli.values import Exit, usage_error
 from a2a_bridge.core.options import flag
 
 if TYPE_CHECKING:
@@ -134,10 +134,10 @@ def _inspection(target: Target, flags: CheckFlags) -> Inspection:
             text = f"{target.place} cannot be read: {error.strerror}; name a card file or the URL of an agent"
             raise BadTargetError(text) from None
     if flags.junit is not None and not flags.junit.absolute().parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {flags.junit.parent}", param_hint="--junit")
+        raise usage_error("--junit", f"there is no folder {flags.junit.parent}")
     if flags.webhook and listen_address(flags.webhook, "--webhook")[0] in WILDCARDS:
         text = "the agent cannot call all addresses; name the one of this machine that it reaches"
-        raise typer.BadParameter(text, param_hint="--webhook")
+        raise usage_error("--webhook", text)
     if flags.card_keys or flags.card_jku_host:
         # The question is whether a signature is valid.
         flags = replace(flags, require_signed_card=True)

@@ -298,11 +298,10 @@ def _build_finding(version: str, faults: list[str]) -> Finding:
     if not faults:
         return Finding(f"card schema {version}", True, "every required member is there")
     shown = "; ".join(faults[:_MOST])
-    more = f"; and {len(faults) - _MOST} more" if len(faults) > _MOST else ""
     return Finding(
         f"card schema {version}",
         False,
-        shown + more,
+        shown + (f"; and {len(faults) - _MOST} more" if len(faults) > _MOST else ""),
         "correct these members: strict clients reject the whole card",
     )
 

@@ -89,8 +89,7 @@ async def tcp(inspection: Inspection) -> AsyncGenerator[Finding, None]:
 
 
 async def _addresses(here: Place) -> list[str]:
-    loop = asyncio.get_running_loop()
-    rows = await loop.getaddrinfo(here.host, here.port, type=socket.SOCK_STREAM)
+    rows = await asyncio.get_running_loop().getaddrinfo(here.host, here.port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(row[4][0]) for row in rows))
 
 

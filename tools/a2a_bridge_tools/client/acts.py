@@ -37,10 +37,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import typer
-
 from a2a_bridge.app import runtime
 from a2a_bridge.cards import interface
+from a2a_bridge.cli.values import usage_error
 from a2a_bridge.codec import DecodeError, decoder, encoder, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
@@ -397,7 +396,7 @@ def documents_of(suite: Path | None) -> Iterator[Mapping[str, Any]]:
         root = suite
         paths = sorted([*suite.glob("*.acts.yaml"), *suite.glob("*.acts.json")])
     if not paths:
-        raise typer.BadParameter(f"{suite} has no *.acts.yaml", param_hint="--suite")
+        raise usage_error("--suite", f"{suite} has no *.acts.yaml")
     seen: set[Path] = set()
     while paths:
         path = paths.pop(0)
@@ -407,14 +406,12 @@ def documents_of(suite: Path | None) -> Iterator[Mapping[str, Any]]:
         tree = _read(path)
         if str(tree.get("acts_version", "")).partition(".")[0] not in ("0", "1"):
             version = tree.get("acts_version")
-            raise typer.BadParameter(
-                f"{path}: the version {version!r} of ACTS is unknown", param_hint="--suite"
-            )
+            raise usage_error("--suite", f"{path}: the version {version!r} of ACTS is unknown")
         try:
             paths += [_included(path, name, root) for name in entries(tree, "include", str)]
             yield _content(tree)
         except ValueError as error:
-            raise typer.BadParameter(f"{path}: {error}", param_hint="--suite") from None
+            raise usage_error("--suite", f"{path}: {error}") from None
 
 
 def _included(path: Path, name: str, root: Path) -> Path:
@@ -437,14 +434,13 @@ def _read(path: Path) -> Mapping[str, Any]:
 
             tree = yaml.safe_load(content)
     except ImportError:
-        text_ = "YAML documents need PyYAML: pip install pyyaml"
-        raise typer.BadParameter(text_, param_hint="--suite") from None
+        raise usage_error("--suite", "YAML documents need PyYAML: pip install pyyaml") from None
     except OSError as error:
-        raise typer.BadParameter(f"{path} cannot be read: {error.strerror}", param_hint="--suite") from None
+        raise usage_error("--suite", f"{path} cannot be read: {error.strerror}") from None
     except Exception as error:  # noqa: BLE001  every parser has errors of its own
-        raise typer.BadParameter(f"{path} is no document: {error}", param_hint="--suite") from None
+        raise usage_error("--suite", f"{path} is no document: {error}") from None
     if not isinstance(tree, dict):
-        raise typer.BadParameter(f"{path} is no ACTS document", param_hint="--suite")
+        raise usage_error("--suite", f"{path} is no ACTS document")
     return tree
 
 

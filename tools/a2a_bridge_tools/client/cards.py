@@ -22,6 +22,7 @@ from a2a_bridge.cli.connect import NO_CARD, version_of
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import data, document, print_message
 from a2a_bridge.cli.security import card_check
+from a2a_bridge.cli.values import usage_error
 from a2a_bridge.codec import compile_required, loads
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.masking import Secrets
@@ -38,7 +39,7 @@ def show_card(context: typer.Context, flags: CardGetFlags) -> None:
     is_asked = flags.extended or (not flags.endpoint and flags.agent_card.startswith(("grpc://", "grpcs://")))
     if (is_asked or flags.endpoint) and (has_keys or flags.require_signed_card):
         text_ = "only the public card has a signature that can be checked: -a with its URL or its file"
-        raise typer.BadParameter(text_, param_hint="--card-keys")
+        raise usage_error("--card-keys", text_)
     if is_asked:
         _print(reaching.run(context, flags, partial(_fetch_extended, flags=flags)), flags)
         if flags.validate and flags.output is Output.TEXT:
@@ -142,8 +143,7 @@ class SignatureCheck:
         """For `DialOptions.check_card`. Raises the errors of the trust if a signature is required."""
         self.document = raw
         tree = loads(raw)
-        signed = isinstance(tree, dict) and bool(tree.get("signatures"))
-        if not signed and not self.required:
+        if not (isinstance(tree, dict) and bool(tree.get("signatures"))) and not self.required:
             self.outcome = "absent"
             return raw
         self.outcome = "unverifiable"

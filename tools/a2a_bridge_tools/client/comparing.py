@@ -35,7 +35,7 @@ from a2a_bridge.cli.connect import version_of
 from a2a_bridge.cli.environment import Environment
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import data, document, explain, failure, print_message
-from a2a_bridge.cli.values import Exit, use_bridge_key
+from a2a_bridge.cli.values import Exit, usage_error, use_bridge_key
 from a2a_bridge.codec import encoder
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
@@ -80,7 +80,7 @@ def compare_interfaces(context: typer.Context, text: str | None, flags: CompareF
     reaching.refuse_equivalents(flags, "compare makes several")
     if flags.endpoint and (not flags.agent_card or "endpoint" in Environment.of(context).order):
         hint = "names one interface, and compare needs a card, which lists them all: -a REF"
-        raise typer.BadParameter(hint, param_hint="--endpoint")
+        raise usage_error("--endpoint", hint)
     use_bridge_key(flags.bridge_key)
     calls = _calls(text, flags)
     given, options = reaching.Credentials.of(flags), reaching.client_options(flags)
@@ -96,7 +96,7 @@ Asked = tuple[ops.Operation[Any, Any], Any]
 def _calls(text: str | None, flags: CompareFlags) -> list[Asked]:
     """What to send: the text, or the calls of a record. Raises typer.BadParameter."""
     if (text is None) is (flags.replay is None):
-        raise typer.BadParameter("either TEXT or --replay says what to send", param_hint="TEXT")
+        raise usage_error("TEXT", "either TEXT or --replay says what to send")
     if flags.replay is None:
         content = from_stdin("TEXT") if text == "-" else text
         return [(ops.SEND_STREAMING_MESSAGE if flags.stream else ops.SEND_MESSAGE, request_of((content,)))]
@@ -104,14 +104,13 @@ def _calls(text: str | None, flags: CompareFlags) -> list[Asked]:
         with flags.replay.open("rb") as file:
             calls = calls_of(lines_of(file))
     except OSError as error:
-        text_ = f"{flags.replay} cannot be read: {error.strerror}"
-        raise typer.BadParameter(text_, param_hint="--replay") from None
+        raise usage_error("--replay", f"{flags.replay} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise typer.BadParameter(f"{flags.replay}: {error}", param_hint="--replay") from None
+        raise usage_error("--replay", f"{flags.replay}: {error}") from None
     # A message creates a task for each interface; further calls name the task of the record, which is gone.
     sends = [one for one in calls if one[0] in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE)]
     if not sends:
-        raise typer.BadParameter(f"{flags.replay} has no message that was sent", param_hint="--replay")
+        raise usage_error("--replay", f"{flags.replay} has no message that was sent")
     return sends
 
 
@@ -230,12 +229,11 @@ def _print(answers: Sequence[InterfaceAnswer]) -> None:
     width = max(len(_cell(answer.interface)) for answer in answers)
     verdicts = max(len(_verdict(answer)) for answer in answers)
     for number, answer in enumerate(answers):
-        verdict = "" if number == 0 else _verdict(answer)
         cells = [
             _cell(answer.interface).ljust(width),
             "✓" if answer.error is None else "✗",
             _short(answer).ljust(26),
-            verdict.ljust(verdicts),
+            ("" if number == 0 else _verdict(answer)).ljust(verdicts),
             f"{answer.seconds * 1000:.0f} ms",
         ]
         data("  ".join(cells))

@@ -29,7 +29,7 @@ from a2a_bridge.bindings.binding import http_exchange
 from a2a_bridge.bindings.frames import Frame
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import code_of, data, document
-from a2a_bridge.cli.values import Exit
+from a2a_bridge.cli.values import Exit, usage_error
 from a2a_bridge.codec import JsonSyntaxError, decoder, encoder, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
@@ -70,7 +70,7 @@ def check_conformance(context: typer.Context, flags: ConformanceFlags) -> None:
     refuse_equivalents(flags, "conformance makes several")
     tests = list(each_test(list(documents_of(flags.suite)), flags.only or ()))
     if not tests:
-        raise typer.BadParameter("there is no such test", param_hint="--only" if flags.only else "--suite")
+        raise usage_error("--only" if flags.only else "--suite", "there is no such test")
     # An agent in code is served, and documents know no bindings of other packages.
     flags = replace(flags, transport=flags.transport or list(_NAMES))
     outcomes: list[Outcome] = []
@@ -147,8 +147,7 @@ def _check_preconditions(card: hub.AgentCard, test: Mapping[str, Any], transport
     skills = {one.id for one in card.skills}
     if any(one["id"] not in skills for one in wanted.get("skills", ())):
         raise SkippedError("the card has no such skill")
-    extensions = {one.uri for one in card.capabilities.extensions}
-    if not extensions.issuperset(wanted.get("extensions", ())):
+    if not {one.uri for one in card.capabilities.extensions}.issuperset(wanted.get("extensions", ())):
         raise SkippedError("the card has no such extension")
 
 

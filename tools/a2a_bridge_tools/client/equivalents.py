@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-import typer
-
 from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards import Candidate
+from a2a_bridge.cli.values import usage_error
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
@@ -77,7 +76,7 @@ async def request_of_call(call: Call[Any, Any], candidate: Candidate, options: D
     if binding == "GRPC":
         if candidate.dialect is not V1_0:
             text = f"the messages of gRPC in {candidate.dialect.version} are not those of A2A 1.0"
-            raise typer.BadParameter(text, param_hint="--as")
+            raise usage_error("--as", text)
         request = type(call.request)()
         request.CopyFrom(call.request)
         request.tenant = request.tenant or candidate.interface.tenant
@@ -90,8 +89,7 @@ async def request_of_call(call: Call[Any, Any], candidate: Candidate, options: D
         try:
             parts = urlsplit(candidate.interface.url)
         except ValueError as error:
-            text = f"the interface {candidate.interface.url} is no URL: {error}"
-            raise typer.BadParameter(text, param_hint="--as") from None
+            raise usage_error("--as", f"the interface {candidate.interface.url} is no URL: {error}") from None
         host, port = server.sockets[0].getsockname()
         near = hub.AgentInterface()
         near.CopyFrom(candidate.interface)

@@ -20,7 +20,7 @@ from a2a_bridge.auth.key_set import fetch_options, json_object
 from a2a_bridge.bindings.binding import http_fetch, http_post
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import data, document, fail, local_failure, print_message
-from a2a_bridge.cli.values import Exit, text_or_file
+from a2a_bridge.cli.values import Exit, text_or_file, usage_error
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client import text
@@ -96,13 +96,13 @@ def log_in(context: typer.Context, flags: LoginFlags) -> None:
     """Gets a token and keeps it. Raises typer.Exit, typer.BadParameter."""
     refuse_equivalents(flags, "a login is none of an agent")
     if flags.record is not None:
-        raise typer.BadParameter("a login has secrets in it, and is not recorded", param_hint="--record")
+        raise usage_error("--record", "a login has secrets in it, and is not recorded")
     if not flags.client_id:
-        raise typer.BadParameter("is missing: the provider knows you by it", param_hint="--client-id")
+        raise usage_error("--client-id", "is missing: the provider knows you by it")
     secret = text_or_file(flags.client_secret, "--client-secret")
     flow = flags.flow or (LoginFlow.CLIENT_CREDENTIALS if secret else LoginFlow.DEVICE)
     if flow is LoginFlow.CLIENT_CREDENTIALS and not secret:
-        raise typer.BadParameter("client-credentials needs --client-secret", param_hint="--flow")
+        raise usage_error("--flow", "client-credentials needs --client-secret")
     with report_errors(context, flags):
         try:
             origin, token = asyncio.run(_token(flags, flow, secret))

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from a2a_bridge.cli.values import usage_error
 from a2a_bridge.codec import DecodeError, JsonSyntaxError, encoder, loads
 from a2a_bridge.core.messages import data_part
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -44,11 +45,9 @@ def parts_of(text: str | None, flags: SendFlags, order: Sequence[str]) -> list[h
             found.append(_MAKERS[name](value))
             flagged = True
         elif not flagged:
-            raise typer.BadParameter("belongs behind a part flag", param_hint="--media-type")
+            raise usage_error("--media-type", "belongs behind a part flag")
         elif not _MEDIA_TYPE.fullmatch(value):
-            raise typer.BadParameter(
-                f"{value!r} is no media type such as text/plain", param_hint="--media-type"
-            )
+            raise usage_error("--media-type", f"{value!r} is no media type such as text/plain")
         else:
             found[-1].media_type = value
     if not found:
@@ -62,9 +61,7 @@ def from_stdin(hint: str) -> str:
     try:
         text = raw_bytes.decode()
     except UnicodeDecodeError as error:
-        raise typer.BadParameter(
-            f"standard input is not UTF-8 (byte {error.start})", param_hint=hint
-        ) from None
+        raise usage_error(hint, f"standard input is not UTF-8 (byte {error.start})") from None
     return text.removesuffix("\n").removesuffix("\r")
 
 
@@ -72,7 +69,7 @@ def json_object(text: str, hint: str) -> Any:
     """A JSON object from a command line. Raises typer.BadParameter."""
     tree = _json(text, hint)
     if not isinstance(tree, dict):
-        raise typer.BadParameter("is not a JSON object", param_hint=hint)
+        raise usage_error(hint, "is not a JSON object")
     return tree
 
 
@@ -80,7 +77,7 @@ def _json(text: str | bytes, hint: str) -> Any:
     try:
         return loads(text.encode() if isinstance(text, str) else text)
     except JsonSyntaxError as error:
-        raise typer.BadParameter(f"is not JSON: {error}", param_hint=hint) from None
+        raise usage_error(hint, f"is not JSON: {error}") from None
 
 
 def _file(place: str) -> hub.Part:
@@ -101,14 +98,14 @@ def _data(place: str) -> hub.Part:
     try:
         return data_part(_json(content, hint), media_type="application/json")
     except DecodeError as error:
-        raise typer.BadParameter(str(error), param_hint=hint) from None
+        raise usage_error(hint, error) from None
 
 
 def _content(path: Path, hint: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise typer.BadParameter(f"{path} cannot be read: {error.strerror}", param_hint=hint) from None
+        raise usage_error(hint, f"{path} cannot be read: {error.strerror}") from None
 
 
 _MAKERS: Any = {"text_part": lambda value: hub.Part(text=value), "file_part": _file, "data_part": _data}
@@ -149,8 +146,7 @@ def file_name(part: hub.Part, otherwise: str) -> str:
     """The name of a file: the name in the part, or a name with the usual ending of its type."""
     if part.filename:
         return part.filename
-    kind = part.media_type.partition(";")[0]
-    return otherwise + (mimetypes.guess_extension(kind) or ".bin")
+    return otherwise + (mimetypes.guess_extension(part.media_type.partition(";")[0]) or ".bin")
 
 
 def save(folder: Path, name: str, content: bytes, *, overwrite: bool = False) -> Path:
@@ -179,5 +175,4 @@ def _shorten(name: str) -> str:
     if size > _LONGEST // 2:
         suffix, size = "", 0
     # File systems count bytes, and a cut can be inside of a character.
-    stem = name.removesuffix(suffix).encode()[: _LONGEST - size]
-    return stem.decode(errors="ignore") + suffix
+    return name.removesuffix(suffix).encode()[: _LONGEST - size].decode(errors="ignore") + suffix

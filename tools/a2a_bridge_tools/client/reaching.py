@@ -52,7 +52,7 @@ from a2a_bridge.cli.environment import Environment, warn_of_other_agent, warn_of
 from a2a_bridge.cli.output import Failure, MessageHandler, data, fail, guard, hide, print_message
 from a2a_bridge.cli.specification import ERROR, OPTIONS
 from a2a_bridge.cli.target import BadTargetError, Target, TargetKind, is_file, load, parse
-from a2a_bridge.cli.values import Exit, parameters, parse_binding, text_or_file, use_bridge_key
+from a2a_bridge.cli.values import Exit, parameters, parse_binding, text_or_file, usage_error, use_bridge_key
 from a2a_bridge.codec import JsonSyntaxError, loads
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call, CallContext, Joined
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -136,8 +136,7 @@ async def resolve_entry(target: Target, options: DialOptions) -> tuple[Target, D
         url = urljoin(place, found[0]["url"])
     except ValueError as error:
         raise CardError(f"the catalog at {place} names no URL of a card: {error}") from None
-    asked = Candidate(interface("JSONRPC", url), V1_0)
-    (vetted,) = await Destinations(options).check([asked])
+    (vetted,) = await Destinations(options).check([Candidate(interface("JSONRPC", url), V1_0)])
     if vetted.rejection:
         raise CardError(f"the catalog leads to {url}, {vetted.rejection}; name that URL yourself")
     return Target(TargetKind.URL, url), options_for(vetted.candidate, options)
@@ -268,8 +267,7 @@ def run(
 def refuse_equivalents(flags: ClientFlags, why: str) -> None:
     """For a command that makes no single call of an operation. Raises typer.BadParameter."""
     if flags.dry_run or flags.as_command:
-        hint = "--dry-run" if flags.dry_run else "--as"
-        raise typer.BadParameter(f"shows one call, and {why}; send has it", param_hint=hint)
+        raise usage_error("--dry-run" if flags.dry_run else "--as", f"shows one call, and {why}; send has it")
 
 
 async def _show_equivalent(
@@ -278,7 +276,7 @@ async def _show_equivalent(
     """Prints a call that is not made."""
     if session.candidate is None:
         hint = "--as" if flags.as_command else "--dry-run"
-        raise typer.BadParameter("needs an agent with an address, or --transport", param_hint=hint)
+        raise usage_error(hint, "needs an agent with an address, or --transport")
     if isinstance(call.request, hub.SendMessageRequest) and not getattr(flags, "return_immediately", False):
         # A command or a program waits in the call itself.
         call.request.configuration.ClearField("return_immediately")
@@ -396,7 +394,7 @@ async def found_card(
     """The card of an agent, and the options to dial it with. target: None for `--endpoint`."""
     if target is None:
         if len(wanted) != 1:
-            raise typer.BadParameter("needs exactly one --transport", param_hint="--endpoint")
+            raise usage_error("--endpoint", "needs exactly one --transport")
         address = interface(wanted[0], flags.endpoint, version=version or V1_0.version)
         yield _build_unknown_card(address), replace(options, named=flags.endpoint)
     elif target.sort is TargetKind.GRPC:
@@ -468,8 +466,7 @@ def with_credentials(
     for flag in placed.unused:
         print_message(f"warning: no security scheme of the card takes {flag}; it is not sent", "yellow")
     # A flag of the user outweighs what is made of the credentials.
-    parameters = {**placed.parameters, **options.parameters}
-    options = replace(options, parameters=parameters, query=placed.query)
+    options = replace(options, parameters={**placed.parameters, **options.parameters}, query=placed.query)
     used = frozenset(filter(None, (given.bearer, given.api_key)))
     secrets = secrets_of(card, options) | Secrets(values=used) | secret_values(flags)
     hide(secrets)

@@ -26,11 +26,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, BinaryIO
 
-import typer
-
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.bindings.frames import Frame, shown_lines
 from a2a_bridge.cli.output import print_message
+from a2a_bridge.cli.values import usage_error
 from a2a_bridge.codec import Json, JsonSyntaxError, decoder, dumps, encoder, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
@@ -160,9 +159,7 @@ def record_to(path: Path | None) -> Iterator[Recorder | None]:
             )
             print_message(text, "yellow")
     except OSError as error:
-        raise typer.BadParameter(
-            f"{path} cannot be written: {error.strerror}", param_hint="--record"
-        ) from None
+        raise usage_error("--record", f"{path} cannot be written: {error.strerror}") from None
     with file:
         yield Recorder(file.write)
 

@@ -160,8 +160,7 @@ def save_one(
     try:
         return save(folder, name, content, overwrite=overwrite)
     except OSError as error:
-        where = error.filename or folder
-        print_message(f"warning: {where} cannot be written: {error.strerror}", "yellow")
+        print_message(f"warning: {error.filename or folder} cannot be written: {error.strerror}", "yellow")
         session.unsaved += 1
         return None
 

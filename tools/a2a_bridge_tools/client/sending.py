@@ -32,7 +32,7 @@ from a2a_bridge.app.peer import request_of
 from a2a_bridge.bindings.following import Following
 from a2a_bridge.cli.environment import Environment
 from a2a_bridge.cli.output import fail, print_message
-from a2a_bridge.cli.values import Exit
+from a2a_bridge.cli.values import Exit, usage_error
 from a2a_bridge.codec import DecodeError, decoder
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
@@ -53,7 +53,7 @@ def send_message(context: typer.Context, text: str | None, flags: SendFlags) -> 
     """Sends the message of the flags and prints the result. Raises typer.Exit and typer.BadParameter."""
     order = Environment.of(context).order
     if flags.return_immediately and flags.wait and {"wait", "return_immediately"} <= set(order):
-        raise typer.BadParameter("is the opposite of --wait", param_hint="--async")
+        raise usage_error("--async", "is the opposite of --wait")
     request = request_with(parts_of(text, flags, order), flags)
     wait = flags.wait and "return_immediately" not in order
     run(
@@ -70,7 +70,7 @@ def request_with(parts: list[hub.Part], flags: ContinueFlags) -> hub.SendMessage
         try:
             request.metadata.CopyFrom(_decode_struct(json_object(flags.metadata, "--metadata")))
         except DecodeError as error:
-            raise typer.BadParameter(str(error), param_hint="--metadata") from None
+            raise usage_error("--metadata", error) from None
     return request
 
 
@@ -317,8 +317,7 @@ async def _complete(
     if task is None:
         if spoken:
             return
-        text_ = "the stream ended without an event"
-        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text_, blame=Blame.PEER)
+        raise A2AError(Reason.INVALID_AGENT_RESPONSE, "the stream ended without an event", blame=Blame.PEER)
     if task.status.state not in AT_REST:
         silence.say_broken(broken, "the task is looked at instead")
         silence.cause = broken or silence.cause

@@ -23,7 +23,7 @@ from a2a_bridge.bindings.binding import DocumentHost, HostOptions, ListenAddress
 from a2a_bridge.cards.build import WILDCARDS
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import cannot_listen, data, document, print_message
-from a2a_bridge.cli.values import listen_address, text_or_file
+from a2a_bridge.cli.values import listen_address, text_or_file, usage_error
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
@@ -96,7 +96,7 @@ def list_tasks(context: typer.Context, flags: TaskListFlags) -> None:
         names = list(hub.TaskState.keys())
         if name not in names:
             states = ", ".join(one.removeprefix("TASK_STATE_").lower() for one in names)
-            raise typer.BadParameter(f"{flags.status!r} is not one of {states}", param_hint="--status")
+            raise usage_error("--status", f"{flags.status!r} is not one of {states}")
         request.status = hub.TaskState.Value(name)  # type: ignore[assignment]
     if flags.page_size is not None:
         request.page_size = min(flags.page_size, _MOST)
@@ -187,7 +187,7 @@ _encode_configs = encoder(hub.ListTaskPushNotificationConfigsResponse)
 def create_config(context: typer.Context, task_id: str, flags: PushConfigFlags) -> None:
     """`task push-config create`."""
     if bool(flags.url) == bool(flags.listen):
-        raise typer.BadParameter("needs one of --url and --listen", param_hint="--url")
+        raise usage_error("--url", "needs one of --url and --listen")
     # Read once: a file may be a pipe.
     flags = replace(flags, token=text_or_file(flags.token, "--token"))
     config = hub.TaskPushNotificationConfig(
@@ -197,9 +197,7 @@ def create_config(context: typer.Context, task_id: str, flags: PushConfigFlags) 
     if flags.listen:
         listen = listen_address(flags.listen, "--listen")
         if listen[0] in WILDCARDS and not flags.listen_url:
-            raise typer.BadParameter(
-                "needs --listen-url: nobody can call all addresses", param_hint="--listen"
-            )
+            raise usage_error("--listen", "needs --listen-url: nobody can call all addresses")
         work = partial(_listen, listen=listen)
     run(context, flags, partial(work, config=config, flags=flags))
 
@@ -302,15 +300,13 @@ async def _listen(
         raise cannot_listen(error) from None
     made: hub.TaskPushNotificationConfig | None = None
     try:
-        base = (flags.listen_url or f"http://{host.address}").rstrip("/")
-        config.url = base + _PATH
+        config.url = (flags.listen_url or f"http://{host.address}").rstrip("/") + _PATH
         made = await session.peer.create_task_push_notification_config(config, session.context)
         print_message(f"listening at {config.url} for task {config.task_id}", "dim")
         task = await session.peer.get_task(hub.GetTaskRequest(id=config.task_id), session.context)
         remember(session, task)
         events = _read_notifications(session, task, arrived)
-        shown = StreamFlags(output=flags.output, verbose=flags.verbose)
-        await show_events(session, events, shown, live=True)
+        await show_events(session, events, StreamFlags(output=flags.output, verbose=flags.verbose), live=True)
     finally:
         if made is not None:
             gone = hub.DeleteTaskPushNotificationConfigRequest(task_id=made.task_id, id=made.id)

@@ -155,8 +155,7 @@ class Exchange:
                 return
             self._is_cut = True
             tree = {"cut": f"more than {LONGEST} bytes: further frames and events are not kept"}
-        head = {"at": round(monotonic() - self._begun, 6), "exchange": self.number}
-        line = dumps(head | tree)
+        line = dumps({"at": round(monotonic() - self._begun, 6), "exchange": self.number} | tree)
         self.lines.append(line)
         self.size += len(line)
         if self.follow is not None:

@@ -199,8 +199,7 @@ class Playground:
         )
         await runner.setup()
         try:
-            site = web.TCPSite(runner, self.listen.host, self.listen.port)
-            await site.start()
+            await web.TCPSite(runner, self.listen.host, self.listen.port).start()
             host, port = runner.addresses[0][:2]
             self._place = f"http://{reachable(ListenAddress(host, port))}"
             yield f"{self._place}/?token={self._access.token}"
@@ -299,8 +298,7 @@ class Playground:
         return f"http://{request.host}" if is_wild else self._place
 
     async def _agent(self, request: web.Request) -> web.StreamResponse:
-        found = await self._subject(request.query.get("agent", "")).found()
-        return _json(found.tree())
+        return _json((await self._subject(request.query.get("agent", "")).found()).tree())
 
     def _subject(self, name: str) -> Subject:
         for one in self.subjects():
@@ -362,8 +360,7 @@ class Playground:
 
     async def _check(self, request: web.Request) -> web.StreamResponse:
         subject = self._subject(request.query.get("agent", ""))
-        text = "hello" if request.query.get("send") == "1" else ""
-        return await _stream(request, _findings(subject, text))
+        return await _stream(request, _findings(subject, "hello" if request.query.get("send") == "1" else ""))
 
     async def _openapi(self, request: web.Request) -> web.StreamResponse:
         found = await self._subject(request.query.get("agent", "")).found()
