@@ -52,7 +52,7 @@ class Admin:
     def __init__(self, address: ListenAddress) -> None:
         self.address = address
         self._host_options: HostOptions | None = None
-        self._is_draining: Callable[[], bool] = _never
+        self._is_draining: Callable[[], bool] = lambda: False
 
     def started(self, options: HostOptions, is_draining: Callable[[], bool]) -> None:
         """The server is ready. options: of its hosts, which know whether it takes work."""
@@ -62,11 +62,6 @@ class Admin:
     @property
     def has_started(self) -> bool:
         return self._host_options is not None
-
-    @property
-    def is_ready(self) -> bool:
-        """True while the server takes new work."""
-        return self.rejection() is None
 
     def rejection(self) -> A2AError | None:
         """Why the server takes no new work; None while it does."""
@@ -156,17 +151,13 @@ async def announce(
             for holder in holders:
                 holder.admin = admin.address
         if options.metrics is not None:
-            process = process_gauges(lambda: known.is_ready) if whole else None
+            process = process_gauges(lambda: known.rejection() is None) if whole else None
             for source in filter(None, (process, gauges)):
                 stack.callback(options.metrics.watch(source))
         if whole and options.authentication is not None:
             # In the background: a provider that is down does not keep the server from starting.
             stack.callback(asyncio.create_task(options.authentication.open(), name="read keys").cancel)
         yield
-
-
-def _never() -> bool:
-    return False
 
 
 _AGENT, _BINDING = ("agent",), ("binding",)

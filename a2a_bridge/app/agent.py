@@ -4,8 +4,7 @@ Rules:
 1. Resources opened here are closed here, after the last call: the engine, then the notifications, then the
    store.
 2. A store that the application opened is closed by the application.
-3. An application may give an agent and interfaces that cannot be served, and contexts that have to be opened
-   for them: `take_agent` and its neighbours say so before anything is opened.
+3. Agents, targets and interfaces that an application gives are checked before anything is opened.
 4. Several worker processes of one ASGI server, as `uvicorn --workers` and gunicorn start them, must not keep
    tasks apart without a warning. Such workers have one parent, and listen on sockets that it has bound: each
    process locks a file for each of these addresses, and the second finds it locked. A server in one process
@@ -73,7 +72,7 @@ class AgentApp:
 
 def build_agent_app(agent: Agent, options: ServeOptions, *, sends: bool = False) -> AgentApp:
     """An agent over an open store or, without one, over memory. The engine is not started: see
-    `start_lazily`.
+    `StartsLazily`.
 
     sends: whether the agent sends notifications. Raises TypeError when the store is still a URL, ValueError
     for contradictory options.
@@ -104,12 +103,9 @@ def build_agent_app(agent: Agent, options: ServeOptions, *, sends: bool = False)
     )
 
 
-def start_lazily(one: AgentApp) -> Service:
+class StartsLazily:
     """The agent's service; the first call starts the engine. For servers of the application."""
-    return _StartsLazily(one)
 
-
-class _StartsLazily:
     def __init__(self, one: AgentApp) -> None:
         self._one = one
         self._lock = asyncio.Lock()
@@ -246,11 +242,6 @@ def opened_as(
         return call
 
     return decorate
-
-
-def take_agent(given: Any) -> Agent:
-    """The agent that is given, or that an adapter makes of the object. Errors: see `Agent.of`."""
-    return Agent.of(given)
 
 
 def check_interfaces(given: Any) -> None:

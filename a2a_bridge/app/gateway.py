@@ -102,7 +102,11 @@ async def gateway_app(
         receivers: dict[str, Receive] = {}
         documents: Mapping[str, Document] = {}
         close: Callable[[float], Awaitable[None]] = _nothing
-        owners = _owners(options, store, tasks) if owning else None
+        owners: Owners | None = None
+        if owning and store is not None and store.durable:
+            owners = StoredOwners(store.push_configs, tasks, options.name)
+        elif owning:
+            owners = Owners(tasks)
         if options.push_relay:
             relay, documents, close = await _relay(
                 stack,
@@ -169,12 +173,6 @@ async def follow_card(
 async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-def _owners(options: ServeOptions, store: Store | None, tasks: Tasks) -> Owners:
-    if store is not None and store.durable:
-        return StoredOwners(store.push_configs, tasks, options.name)
-    return Owners(tasks)
 
 
 async def _relay(

@@ -113,8 +113,9 @@ class ServeOptions(ServeValues):
         """Raises TypeError for a field of another type, ValueError for a value that cannot be served."""
         check_kinds(self, _KINDS)
         if not (self.store is None or isinstance(self.store, str) or hasattr(self.store, "durable")):
+            kind = type(self.store).__name__
             raise TypeError(
-                f'ServeOptions.store is a URL such as "sqlite:///tasks.db", or an open store, not {type(self.store).__name__}'
+                f'ServeOptions.store is a URL such as "sqlite:///tasks.db", or an open store, not {kind}'
             )
         for one in self.middleware:
             if not callable(one):
@@ -226,8 +227,3 @@ def list_dialects(interfaces: Iterable[hub.AgentInterface]) -> list[Dialect]:
     """The versions of declared interfaces, newest first."""
     declared = {by_version(one.protocol_version) for one in interfaces}
     return [dialect for dialect in KNOWN if dialect in declared]
-
-
-def dialects_of(plan: Iterable[Mounted]) -> list[Dialect]:
-    """The versions that are served, newest first."""
-    return list_dialects(one.interface for one in plan)

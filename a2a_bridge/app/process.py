@@ -22,7 +22,7 @@ from time import monotonic
 from types import FrameType
 from typing import Any, Literal
 
-from a2a_bridge.app.agent import take_agent, take_target
+from a2a_bridge.app.agent import take_target
 from a2a_bridge.app.planning import EVERYTHING, ServeOptions
 from a2a_bridge.app.runtime import locate_agent, serve_agent, serve_gateway
 from a2a_bridge.app.serving import Server
@@ -63,7 +63,7 @@ def run(
     draining; by default HTTP listens on 127.0.0.1:8080 and gRPC on 127.0.0.1:50051. Raises the errors of
     `serve`, and MissingExtraError for a loop that is not installed.
     """
-    agent = take_agent(agent)
+    agent = Agent.of(agent)
     check_options(options, ServeOptions)
     options = options or _DEFAULTS
     _run("serve(agent)", lambda: serve_agent(agent, interfaces, options), options.grace, loop)

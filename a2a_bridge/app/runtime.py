@@ -15,13 +15,12 @@ from typing import Any
 
 from a2a_bridge.app.admin import admin_listener, agent_gauges, gateway_gauges
 from a2a_bridge.app.agent import (
+    StartsLazily,
     agent_app,
     build_agent_app,
     check_interfaces,
     note_other_workers,
     opened_as,
-    start_lazily,
-    take_agent,
     take_target,
 )
 from a2a_bridge.app.gateway import GatewayApp, build_offered_card, follow_card, gateway_app
@@ -90,7 +89,7 @@ __all__ = [
 _log = logging.getLogger("a2a_bridge.runtime")
 
 
-@opened_as("async with serve(…) as server:", take_agent)
+@opened_as("async with serve(…) as server:", Agent.of)
 async def serve_agent(
     agent: Agent | Any,
     interfaces: Sequence[hub.AgentInterface] = EVERYTHING,
@@ -211,7 +210,7 @@ def _gateway_dial(
     )
 
 
-@opened_as("async with guarded_agent(…) as peer:", take_agent)
+@opened_as("async with guarded_agent(…) as peer:", Agent.of)
 async def guarded_agent(agent: Agent, options: ServeOptions | None = None) -> AsyncIterator[Peer]:
     """A hosted agent behind the middleware of a server, without a binding: for servers of other protocols.
     The principal is in the context of each call. Raises the errors of `serve_agent`.
@@ -293,7 +292,7 @@ def asgi(
     declaration that cannot be served; further errors of `serve_agent` fail the start: the lifespan's startup,
     or else each request, with UNAVAILABLE and the reason in the log.
     """
-    agent = take_agent(agent)
+    agent = Agent.of(agent)
     check_options(options, ServeOptions)
     options = options or ServeOptions()
     check_credentials(agent.card, options)
@@ -351,14 +350,14 @@ def add_to_server(
     await its `close(grace)` after the server has stopped to let running tasks finish. Raises ValueError for
     `options.admin`.
     """
-    agent = take_agent(agent)
+    agent = Agent.of(agent)
     check_options(options, ServeOptions)
     options = options or ServeOptions()
     if options.admin is not None:
         raise ValueError("the server of the application has no `admin` of ours: set ServeOptions.metrics")
     check_credentials(agent.card, options)
     one = build_agent_app(agent, options)
-    service = guard(start_lazily(one), one.card, one.options, KNOWN, Remembered(KNOWN, registers=False))
+    service = guard(StartsLazily(one), one.card, one.options, KNOWN, Remembered(KNOWN, registers=False))
     if options.metrics is not None:
         options.metrics.watch(agent_gauges(agent.card.name, one))
     host = one.options.host_of("grpc")

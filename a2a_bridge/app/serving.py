@@ -26,9 +26,9 @@ from a2a_bridge.app.planning import (
     EVERYTHING,
     ServeOptions,
     check_ports,
-    dialects_of,
     group,
     jsonrpc_paths,
+    list_dialects,
     place,
 )
 from a2a_bridge.auth import LiveRules, authorise, describe_extended_card
@@ -126,11 +126,14 @@ class Server:
         self._hosts = hosts
         #: the listener for operators; None without `ServeOptions.admin`
         self.admin: ListenAddress | None = None
-        self._replace_card = replace_card
-        self._secure = secure
+        #: shows another card from now on, with the same interfaces, and offers its extensions
+        self.replace_card = replace_card
+        #: whether the HTTP listeners speak TLS
+        self.secure = secure
         self._advertisement = advertisement
         self._close = close
-        self._drained = False
+        #: True once `drain` has begun
+        self.draining = False
 
     @property
     def http(self) -> ListenAddress | None:
@@ -143,29 +146,15 @@ class Server:
         return next((host.address for (family, _), host in self._hosts.items() if family == "grpc"), None)
 
     @property
-    def draining(self) -> bool:
-        """True once `drain` has begun."""
-        return self._drained
-
-    @property
-    def secure(self) -> bool:
-        """Whether the HTTP listeners speak TLS."""
-        return self._secure
-
-    @property
     def card(self) -> hub.AgentCard:
         """The card as a caller on this machine sees it."""
         return self._advertisement.card_with_tls()
 
-    def replace_card(self, card: hub.AgentCard) -> None:
-        """Shows another card from now on, with the same interfaces, and offers its extensions."""
-        self._replace_card(card)
-
     async def drain(self, grace: float) -> None:
         """Rejects new work; running calls get `grace` seconds, then end as UNAVAILABLE. May be repeated."""
-        if self._drained:
+        if self.draining:
             return
-        self._drained = True
+        self.draining = True
         end = monotonic() + grace
         await asyncio.gather(*(host.drain(grace) for host in self._hosts.values()))
         # Tasks without callers get the rest of the same grace.
@@ -314,7 +303,7 @@ async def serve(
         addressed = _address(advertisement, only_missing=not rewrites, resumes=offers_resume(card))
         service = compose(service, addressed)
     offer = Offer(card) if rewrites else None
-    dialects = dialects_of(plan)
+    dialects = list_dialects(one.interface for one in plan)
     service = guard(service, card, options, dialects, served.remembered, elsewhere=rewrites, offer=offer)
     if shared is not None:
         service = shared.wrap(service)

@@ -20,7 +20,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -139,7 +139,7 @@ class KeyFile:
             if record is None:
                 raise LookupError(f"{self.path} has no key {key_id!r}")
             if not record.revoked:
-                record = KeyRecord(**{**_fields(record), "revoked": _time(self._now())})
+                record = replace(record, revoked=_time(self._now()))
                 self._write({**records, key_id: record})
         return record
 
@@ -252,10 +252,6 @@ class ApiKeys:
 
 def _hash(salt: str, secret: str) -> str:
     return hashlib.sha256(bytes.fromhex(salt) + secret.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _fields(record: KeyRecord) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in KeyRecord.__slots__}
 
 
 _TEXTS = ("id", "principal", "salt", "hash", "created", "expires", "revoked")

@@ -95,7 +95,8 @@ class CardTrust:
             keys = found.setdefault(one, [])
             for source in self._sources_for(one):
                 try:
-                    keys += await source.find(one.kid, _any)
+                    # Whether a key suits a signature is said with the other reasons.
+                    keys += await source.find(one.kid, lambda _: True)
                 except A2AError:
                     missing = "the keys of its signer cannot be read now"
         return found, missing
@@ -127,8 +128,3 @@ class CardTrust:
             self._warned.clear()
         self._warned[location, text] = None
         _log.warning("%s", text)
-
-
-def _any(_key: Any) -> bool:
-    """Every key of a set: whether it suits a signature is said with the other reasons."""
-    return True
