@@ -2,14 +2,12 @@
 
 Rules:
 1. Resources opened here are closed here, after the last call: the engine, then the notifications, then the
-   store.
-2. A store that the application opened is closed by the application.
-3. Agents, targets and interfaces that an application gives are checked before anything is opened.
-4. Several worker processes of one ASGI server, as `uvicorn --workers` and gunicorn start them, must not keep
-   tasks apart without a warning. Such workers have one parent, and listen on sockets that it has bound: each
-   process locks a file for each of these addresses, and the second finds it locked. A server in one process
-   has bound nothing when it starts, or an address of its own. Nothing is rejected: a SQLite file has a lock
-   of its own.
+   store. A store that the application opened is closed by the application.
+2. Agents, targets and interfaces that an application gives are checked before anything is opened.
+3. Worker processes of one ASGI server, such as those of `uvicorn --workers`, must not keep tasks apart
+   without a warning. They have one parent, and listen on sockets that it has bound: each process locks a file
+   for each of these addresses, and the second finds it locked. A server in one process has bound nothing when
+   it starts, or an address of its own. Nothing is rejected: a SQLite file has a lock of its own.
 """
 
 from __future__ import annotations
@@ -72,10 +70,8 @@ class AgentApp:
 
 def build_agent_app(agent: Agent, options: ServeOptions, *, sends: bool = False) -> AgentApp:
     """An agent over an open store or, without one, over memory. The engine is not started: see
-    `StartsLazily`.
-
-    sends: whether the agent sends notifications. Raises TypeError when the store is still a URL, ValueError
-    for contradictory options.
+    `StartsLazily`. sends: whether the agent sends notifications. Raises TypeError for the URL of a store,
+    ValueError for contradictory options.
     """
     if isinstance(options.store, str):
         raise TypeError("open the store of a URL first: see a2a_bridge.stores.open_store")
@@ -141,10 +137,9 @@ def open_store_of(options: ServeOptions) -> AbstractAsyncContextManager[Store | 
 async def agent_app(
     agent: Agent, options: ServeOptions, names: Names | None = None, *, sends: bool = True
 ) -> AsyncIterator[AgentApp]:
-    """A running agent while the context is open. Raises StoreOpenError, ValueError for contradictory options.
-
-    names: the task names of versions in which callers name their tasks. sends: whether the agent sends
-    notifications, if the options allow it.
+    """A running agent while the context is open. names: of tasks, in versions in which callers name them.
+    sends: notifications, if the options allow it. Raises StoreOpenError, ValueError for contradictory
+    options.
     """
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store_of(options))
@@ -219,10 +214,8 @@ class _Unopened(Generic[_T]):
 def opened_as(
     example: str, take: Callable[[Any], Any] | None = None
 ) -> Callable[[Callable[_P, AsyncIterator[_T]]], Callable[_P, AbstractAsyncContextManager[_T]]]:
-    """Like `asynccontextmanager`, for contexts that applications open.
-
-    example: the statement that opens one. take: returns the first argument to use for the given one, or
-    raises, at the call.
+    """Like `asynccontextmanager`, for contexts that applications open. example: the statement that opens one.
+    take: makes the first argument of the given one, or raises at the call.
     """
 
     def decorate(

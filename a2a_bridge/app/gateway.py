@@ -1,10 +1,6 @@
-"""A gateway in front of a remote agent: its connections, its shared streams and the relay of its
-notifications. No sockets of its own.
-
-Rules:
-1. Resources opened here are closed here, after the last call: streams, then notifications, then the
-   connections to the agent, then the store.
-2. A store that the application opened is closed by the application.
+"""A gateway in front of a remote agent: its connections, shared streams and the relay of its notifications.
+No sockets of its own. Resources opened here are closed here, after the last call: streams, notifications, the
+connections to the agent, the store. A store that the application opened is closed by the application.
 """
 
 from __future__ import annotations
@@ -78,12 +74,10 @@ async def gateway_app(
     resumes: bool = False,
     names: Names | None = None,
 ) -> AsyncIterator[GatewayApp]:
-    """A gateway to a remote agent while the context is open.
-
-    dial: opens one interface of the agent. tasks: what the gateway remembers of tasks. resumes: whether the
-    agent's card offers to resume streams after an event id. names: the task names of versions in which
-    callers name their tasks. Raises StoreOpenError, ValueError for contradictory options, and
-    UNSUPPORTED_OPERATION when none of the interfaces can be dialled.
+    """A gateway to a remote agent while the context is open. dial: opens one interface of the agent. tasks:
+    what the gateway remembers of tasks. resumes: whether the agent's card offers to resume streams after an
+    event id. names: of tasks, in versions in which callers name them. Raises StoreOpenError, ValueError for
+    contradictory options, and UNSUPPORTED_OPERATION when none of the interfaces can be dialled.
     """
     async with AsyncExitStack() as stack:
         owning = keeps_owners(options)

@@ -1,9 +1,8 @@
 """Runs an agent or a gateway as a program: event loop, ready line, signals, draining.
 
-A thread warns of code that blocks the event loop: while it runs, every call of the process waits. The thread
-asks the loop for a sign of life, and looks at the stack of the loop's thread when none comes. Only code
-outside of the bridge, of its libraries and of Python itself is reported: a process that gets no CPU is no
-defect of the agent.
+A thread warns of code that blocks the event loop, and with it every call of the process: it asks the loop for
+a sign of life, and looks at the stack of the loop's thread when none comes. Only code outside of the bridge,
+its libraries and Python is reported: a process that gets no CPU is no defect of the agent.
 """
 
 from __future__ import annotations
@@ -170,10 +169,9 @@ class Stop(asyncio.Event):
 
 @contextmanager
 def stop_signals(grace: float) -> Iterator[Stop]:
-    """An event that the first signal sets. The second signal exits with its default code.
-
-    grace: in seconds. A process that still runs some time after it exits with code 1: an agent may block the
-    event loop, so that signals are not handled.
+    """An event that the first signal sets. The second signal exits with its default code. A process that runs
+    some time after the grace (seconds) exits with code 1: an agent may block the event loop, and with it
+    signals.
     """
     stop = Stop()
     loop = asyncio.get_running_loop()

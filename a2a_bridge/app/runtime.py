@@ -1,8 +1,4 @@
-"""The composition root: an agent or a gateway on a server, and clients. It implements none of them.
-
-An ASGI server may start and stop an application in different tasks, and the context of a server has to be
-left in the task that entered it: so one task enters it, waits for the end, and leaves it (`Lifetime`).
-"""
+"""The composition root: an agent or a gateway on a server, and clients. It implements none of them."""
 
 from __future__ import annotations
 
@@ -465,7 +461,10 @@ async def _card_of(target: str, options: DialOptions) -> tuple[hub.AgentCard, Di
 
 
 class Lifetime:
-    """Keeps the context of a server open from `start` to `close`. serve: opens a `Server`, or `Agents`."""
+    """Keeps the context of a server open from `start` to `close`. serve: opens a `Server`, or `Agents`. An
+    ASGI server may start and stop an application in different tasks, and a context is left in the task that
+    entered it: so one task enters it, waits for the end, and leaves it.
+    """
 
     def __init__(self, serve: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
         self._serve = serve

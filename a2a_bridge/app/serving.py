@@ -3,12 +3,10 @@
 Rules:
 1. Declared interfaces are mounted, and the card lists exactly these.
 2. Transports are reached by name only (`bindings.find`), so this module imports none of them.
-3. Every served service gets the same middleware, hosted agent and gateway alike. Without metrics and traces
-   there is no middleware for them. Client sides are watched where they reach the network, so that each
-   attempt counts.
+3. Every service gets the same middleware, hosted agent and gateway alike; none for metrics and traces without
+   them. Client sides are watched where they reach the network, so that each attempt counts.
 4. Callers choose the Host header. So a signed card has the addresses of the options and of the listeners
-   only, and a public URL is needed where callers can use none of these. One document has the keys of cards
-   and of notifications.
+   only, and a public URL is needed where callers can use none of these. One document has all keys.
 """
 
 from __future__ import annotations
@@ -93,10 +91,8 @@ class Shared:
 
 class Remembered:
     """The state of one server for callers of 0.x, in memory: their push registrations and their names of
-    tasks.
-
-    tasks: keeps the names; None for a table of their own. registers: whether registrations are remembered
-    here, because the service does not store them.
+    tasks. tasks: keeps the names; None for a table of their own. registers: the service stores no
+    registrations.
     """
 
     def __init__(
@@ -171,11 +167,9 @@ def guard(
     elsewhere: bool = False,
     offer: Offer | None = None,
 ) -> Service:
-    """A service behind the middleware of every server.
-
-    dialects: the served versions; middleware for 0.x is added only with them. remembered: the memory of
-    callers of
-    0.x, if it is shared. elsewhere: see `validate`. offer: the extensions of the card, if it can change.
+    """A service behind the middleware of every server. dialects: the served versions; only 0.x has middleware
+    of its own, with the memory `remembered`, if that is shared. elsewhere: see `validate`. offer: the
+    extensions of the card, if it can change.
     """
     rounded.on_first = log_rounding
     bounds = options.limits
@@ -242,10 +236,8 @@ async def serve_service(
     *,
     rewrites_card: bool = False,
 ) -> AsyncIterator[Server]:
-    """Serves any service on the declared interfaces; see `serve_agent`.
-
-    rewrites_card: the card, and extended cards that pass through, come from a remote agent: they get our
-    addresses and lose their signatures.
+    """Serves any service on the declared interfaces; see `serve_agent`. rewrites_card: the card, and extended
+    cards that pass through, are a remote agent's: they get our addresses and lose their signatures.
     """
     async with serve(Served(service, card, rewrites_card), interfaces, options or ServeOptions()) as server:
         yield server
@@ -261,11 +253,9 @@ async def serve(
     shared: Shared | None = None,
     admin: Admin | None = None,
 ) -> AsyncIterator[Server]:
-    """Serves a service on the declared interfaces.
-
-    host: an application that takes all interfaces in place of listeners; of their declarations only the paths
-    count. Its owner starts and drains it. shared: see `Shared`. admin: the listener of `options.admin`, if it
-    is open already.
+    """Serves a service on the declared interfaces. host: an application in place of listeners, which its
+    owner starts and drains; of the interfaces only the paths count. admin: the open listener of
+    `options.admin`.
     """
     profiles()  # of a broken entry point, the start is the time to hear; each call would fail later
     options = add_metrics(options)
@@ -432,8 +422,7 @@ def card_signer(options: ServeOptions) -> CardSigner | None:
 
 
 def check_signable(plan: Sequence[Mounted], options: ServeOptions, *, serves: bool, mounted: bool) -> None:
-    """Raises ValueError if the card would have no addresses of its own to sign. serves: whether there is an
-    HTTP listener. mounted: whether that is an application.
+    """Raises ValueError for a card without addresses to sign. serves: over HTTP. mounted: in another server.
     """
     if not serves:
         raise ValueError("a signed card needs an HTTP interface, which serves it")

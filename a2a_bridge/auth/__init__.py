@@ -1,8 +1,4 @@
-"""Authentication and authorisation at the edge: who calls, and which operations the caller may use.
-
-Methods identify callers by an API key, a bearer token (JWT), a client certificate or a header of a trusted
-proxy. `Authentication` combines methods, writes them into the card, and checks access rules.
-"""
+"""Authentication and authorisation at the edge: who calls, and which operations the caller may use."""
 
 from a2a_bridge.auth.api_keys import ApiKeys, KeyFile, KeyRecord, NewKey
 from a2a_bridge.auth.authentication import (

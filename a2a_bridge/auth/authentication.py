@@ -3,14 +3,12 @@
 Rules:
 1. A caller needs one of the methods. The first method whose credential a request presents decides; an invalid
    credential is rejected even if another one of the request is valid.
-2. The credential of the edge stays here: a gateway forwards its parameters only where the operator names
-   them.
+2. The credential of the edge stays here: a gateway forwards parameters only where the operator names them.
 3. The card shows the methods of the edge in place of the agent's own security, which is behind it.
-4. Client certificates (mutual TLS) have been verified by the listener. Of proxies that have identified the
-   caller, only trusted ones count.
+4. Client certificates (mutual TLS) have been verified by the listener. Only trusted proxies name callers.
 5. A transport of another package that ignores `HostOptions.authenticate` would admit every caller, without a
-   sign of it: middleware behind it rejects callers that it has not identified. The transports of this project
-   are tested for it, and need no check of each call.
+   sign of it: middleware behind it rejects callers that it has not identified. Our own transports are tested
+   for it, and need no check of each call.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ Rules:
 3. Issuer, audience and expiry are required; `exp`, `nbf` and `iat` have `LEEWAY` seconds. A member that
    stands twice is rejected, because readers differ on which one counts.
 4. Verified tokens are remembered until they expire, for as long as the keys stay the same.
-5. A token that is bound to a key of its sender (`cnf`, RFC 7800) is no bearer token. It counts on a
-   connection with the client certificate that it names (RFC 8705). Other proofs, such as DPoP (RFC 9449),
-   are not checked here, so tokens that need them are rejected.
+5. A token that is bound to a key of its sender (`cnf`, RFC 7800) counts only on a connection with the client
+   certificate that it names (RFC 8705). Other proofs, such as DPoP (RFC 9449), are not checked here, so
+   tokens that need them are rejected.
 6. The caller learns that its token is not valid; the log (debug) has the reason. Neither has the token.
 """
 

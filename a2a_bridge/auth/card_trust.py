@@ -1,8 +1,7 @@
 """Which cards of agents are trusted: the rule that is applied to each card when it is read, and read again.
 
 Rules:
-1. Without `required`, a card without a valid signature is used, with one warning. With it, such a card is
-   rejected.
+1. A card without a valid signature is used, with one warning; with `required` it is rejected.
 2. Of a card with a valid signature only what the signature covers is read.
 3. Keys come from the configured sources. A key set that a signature names (`jku`) counts only if it is an
    https URL of an allowed host.
@@ -57,10 +56,9 @@ class CardTrust:
         self._warned: dict[tuple[str, str], None] = {}
 
     async def check(self, raw: bytes, location: str) -> bytes:
-        """The part of a card that may be read. location: where it was found, for messages.
-
-        Raises A2AError if a signature is required: INVALID_AGENT_RESPONSE without a valid one, UNAVAILABLE
-        while no keys can be read.
+        """The part of a card that may be read. location: where it was found, for messages. Raises A2AError if
+        a signature is required: INVALID_AGENT_RESPONSE without a valid one, UNAVAILABLE while no keys can be
+        read.
         """
         missing = ""
         try:

@@ -3,13 +3,11 @@
 Rules:
 1. The last good keys count while the provider is down or sends nonsense.
 2. Keys are read again after `REFRESH` seconds, or `_RETRY` after a failure, beside the calls; for an unknown
-   key id at once, but at most once in `UNKNOWN_INTERVAL` seconds. So callers cannot make us ask the provider
-   as often as they like.
+   key id at once, but at most once in `UNKNOWN_INTERVAL` seconds: callers cannot make us ask more often.
 3. The operator named the issuer or the URL of the keys, so they may have private addresses. A URL in a
    discovery document (OIDC, RFC 8414) is not the operator's: its host is the issuer's, or has public
    addresses only; the URL of an https issuer is https.
-4. The discovery document has to be that of the issuer itself. Redirects are not followed; sizes and times are
-   limited.
+4. The discovery document names the issuer itself. No redirects; sizes and times are limited.
 """
 
 from __future__ import annotations
@@ -215,9 +213,8 @@ class Endpoint:
 
 
 async def endpoint(issuer: str, member: str, *, ca: str = "") -> Endpoint:
-    """The URL that the discovery document of an issuer has in `member`, such as `jwks_uri`.
-
-    ca: PEM file of trusted authorities for https; empty: those of the system. Raises A2AError, ValueError.
+    """The URL that the discovery document of an issuer has in `member`, such as `jwks_uri`. ca: PEM file of
+    trusted authorities for https; empty: those of the system. Raises A2AError, ValueError.
     """
     problem: Exception | None = None
     for path in _PATHS:

@@ -2,18 +2,16 @@
 
 Rules:
 1. Without access rules, every authenticated caller may use every operation. With any, a call needs one rule
-   that allows it.
-2. A rule allows a call if each of its members does. An empty member allows everything.
-3. A caller that lacks a scope gets PERMISSION_DENIED, whether the task it asks for exists or not.
-4. `LiveRules` can change while a server runs.
+   that allows it. A rule allows a call if each of its members does. An empty member allows everything.
+2. A caller that lacks a scope gets PERMISSION_DENIED, whether the task it asks for exists or not.
 
 Rules of streams and waiting sends, which end when their callers may no longer make them: their key was
 revoked, their token has expired, or the access rules have changed.
-1. The methods that identify callers say whether a caller still counts (`Method`), and `LiveRules` whether
-   the call is still allowed. Both are asked for each open call, every `INTERVAL` seconds; rules only after a
+1. The methods that identify callers say whether a caller still counts (`Method`), and `LiveRules` whether the
+   call is still allowed. Both are asked for each open call, every `INTERVAL` seconds; rules only after a
    change. Without open calls nothing runs.
-2. The call ends with UNAUTHENTICATED or PERMISSION_DENIED, also while it waits for an event or for the
-   response. The task of the call goes on, as after any other disconnection.
+2. The call ends with UNAUTHENTICATED or PERMISSION_DENIED, also while it waits. Its task goes on, as after
+   any other disconnection.
 3. Of unary calls, only SendMessage waits for long. The others finish as they began.
 """
 

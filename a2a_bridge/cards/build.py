@@ -5,22 +5,19 @@ Rules:
 1. The interfaces of the card are exactly the mounted ones, in their order.
 2. URLs are made from the public URL if there is one, else from the URL of the request.
 3. gRPC interfaces are written as `host:port` (spec 5.8), all others as URLs, and those of HTTP+JSON without a
-   trailing slash, because clients append `/message:send`. In the members of 0.x a gRPC interface stands
-   three times: as the `host:port` that SDKs pass to gRPC, as the URL that 0.3 requires, and as `host:port`
-   again. Of several entries for one transport the SDKs for Go and Java dial the first, the one for Python
-   the last, and none of them dials a URL. `GrpcUrls` selects other forms.
-4. With an interface of 0.x the document has the members of 0.x too, and is also served at the
-   path of 0.2. `url` is the first interface of the newest 0.x version. `additionalInterfaces` lists the
-   interfaces of 0.x, including that one (A2A 0.3, 5.6.2): per transport the interfaces of the newest 0.x
-   version, without duplicates. With interfaces of 1.0 only it is a card of 1.0.
+   trailing slash, because clients append `/message:send`. In the members of 0.x a gRPC interface stands three
+   times: as the `host:port` that SDKs pass to gRPC, as the URL that 0.3 requires, and as `host:port` again.
+   Of several entries for one transport the SDKs for Go and Java dial the first, the one for Python the last,
+   and none of them dials a URL. `GrpcUrls` selects other forms.
+4. With an interface of 0.x the document has the members of 0.x too, and is also served at the path of 0.2.
+   `url` is the first interface of the newest 0.x version. `additionalInterfaces` lists the interfaces of 0.x,
+   including that one (A2A 0.3, 5.6.2): per transport those of the newest 0.x version, without duplicates.
 5. Some readers reject a whole card because of one interface. So a reader can select bindings
-   (`?binding=JSONRPC&binding=HTTP%2BJSON`), and an operator can leave bindings out of the card while they are
-   served. Nothing else in a request takes a binding out of the card.
+   (`?binding=JSONRPC&binding=HTTP%2BJSON`), and an operator can leave served bindings out of the card.
 6. The document for all versions is not valid under the schema of one. A reader that names a version, by
-   `?version=1.0` or by the header A2A-Version, gets the card of that version with the interfaces of that
-   version. A version that is not served is rejected in a query and ignored in a header, because clients send
-   the header with every request; so is one in a header that lacks a binding of the card, because the client
-   may want this binding. `versions` limits the document to these versions for all readers.
+   `?version=1.0` or by the header A2A-Version, gets the card of that version. A version that is not served is
+   rejected in a query. It is ignored in a header, because clients send the header with every request; so is a
+   version in a header that lacks a binding of the card, because the client may want this binding.
 
 Rules of one document for readers of 1.0 and of older versions:
 1. The members of 1.0 are written first. Each older version adds its own, newest first: `url`,
@@ -29,8 +26,8 @@ Rules of one document for readers of 1.0 and of older versions:
 2. A member that both versions have holds both forms: a security scheme has the member of 1.0 for its type,
    and beside it the `type` and the members of 0.x. Objects are merged member by member, lists of equal length
    item by item; values that are there already stay.
-3. All known readers ignore unknown members. The older members do not change the meaning for a reader of 1.0;
-   those that would are left out.
+3. All known readers ignore unknown members. Older members that change the meaning for a reader of 1.0 are
+   left out.
 4. Signatures stay unchanged. They cover the document that was signed, which is not this one.
 5. Readers of 0.2 reject a whole card with a scheme of a later type, mutual TLS. At their path such schemes
    are left out: the other schemes of a requirement remain, and the TLS handshake enforces the rest.
@@ -222,15 +219,14 @@ class Advertisement:
 
     card: all members except the interfaces. mounted: the interfaces. options: the public addresses, without
     the mount path, and what the card lists; `https://` and port 443 of a public gRPC address mean TLS.
-    card_address: the listener that serves the card. secure: whether the HTTP listeners of this process use
-    TLS. grpc_secure: whether gRPC URLs have the scheme https. carries: whether the card is of a remote agent:
-    then content that only an older version has stays in it for further bridges. Agents of this process never
-    have any. grpc_here: for gRPC without a listener of its own: whether the server below can carry it. The
-    card lists it then, at the host and port of the request, unless the application is mounted below a path,
-    which gRPC does not have. prefix: the path of the agent on a host that it shares with others, which base
-    URLs have already; gRPC finds such an agent by its tenant. sign: signs a card as JSON, except for readers
-    of 0.2, which has no signatures. Then all addresses are the public ones and those of the listeners:
-    callers choose the Host header, and must not get a signature for a URL of theirs.
+    card_address: the listener that serves the card. secure: the HTTP listeners of this process use TLS.
+    grpc_secure: gRPC URLs have the scheme https. carries: the card is of a remote agent, and keeps the
+    content for further bridges that only an older version has. grpc_here: whether the server below can carry
+    gRPC, which has no listener of its own: then the card lists it at the host and port of the request, unless
+    the application is mounted below a path. prefix: the path of the agent on a shared host, which base URLs
+    have already; gRPC finds the agent by its tenant. sign: signs a card as JSON, except for 0.2, which has no
+    signatures. Then all addresses are the public ones and those of the listeners: callers choose the Host
+    header, and must not get a signature for a URL of theirs.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """The page for people who open the address of an agent in a browser: its description, and how to call it.
 
 Rules:
-1. It shows what the public card says, and nothing else. Everything of the card is escaped, and shell words in
-   the examples are quoted.
+1. It shows only what the public card says. Everything of the card is escaped, and shell words are quoted.
 2. It loads nothing: `CSP` allows its own style and its own script only. The script adds buttons that copy the
    examples; without it, they are text.
 """

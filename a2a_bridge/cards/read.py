@@ -9,8 +9,8 @@ Rules:
    `https://` of gRPC addresses, which have no scheme in 1.0.
 3. An interface of `supportedInterfaces` without a version has the card's `protocolVersion`, else 1.0. In a
    card with members of 0.x, `protocolVersion` is one of those and does not apply to `supportedInterfaces`.
-4. A card without interfaces is rejected, unless its agent is served here: then its interfaces are of no use.
-   A `protocolVersion` of 0.x, or a member that only cards of 0.x have, then shows one of 0.x without its URL.
+4. A card without interfaces is rejected, unless its agent is served here, where they are of no use. A
+   `protocolVersion` of 0.x, or a member that only 0.x has, then shows a card of 0.x without its URL.
 5. What can mean one thing only is read as that: a binding in other letters (`jsonrpc`, `JSON-RPC`), a version
    without a minor one or with a `v` (`1`, `v1.0`), a URL that is relative to the URL of the card.
 """

@@ -5,8 +5,7 @@ Rules (spec 8.2, 8.6):
    base: its well-known path is tried first, then the well-known path of its origin, unless `exact`. The card
    of the origin may be the card of another agent, so the result says where the card was found.
 2. A card is cached for its max-age and then revalidated with If-None-Match and If-Modified-Since.
-3. Cards are public, so the credentials of callers are never sent. Credentials that an operator configured in
-   the Fetch are.
+3. Cards are public: credentials of callers are never sent, but those of an operator in the Fetch are.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Rules:
 1. The commands that run a server are modules of this package. All others are entry points of the group
-   `a2a_bridge.commands`: `NAME`, or `GROUP.NAME` for one of a group. Those of the tools and of the adapters
-   are known by name, so that one that is absent says what to install.
+   `a2a_bridge.commands`: `NAME`, or `GROUP.NAME`. An absent one of the tools or adapters says what to
+   install.
 2. An entry point never takes the place of a command that runs a server; one of a group may.
 3. If several distributions have a command, it is that of the tools or the adapters, or else an error when it
    is used.
@@ -93,9 +93,8 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 class _TakesAsIs:
-    """A command or a group that takes defaults as they are, and converts texts and members of enums itself.
-
-    Typer converts every value with pydantic, defaults too. In each server that takes 80 ms and 11 MB.
+    """A command or a group that takes defaults as they are, and converts texts and members of enums itself:
+    Typer converts every value with pydantic, which takes each server 80 ms and 11 MB.
     """
 
     callback: Any
@@ -154,11 +153,10 @@ def _words_of_variable(parameter: Any, context: Any) -> list[str] | None:
 
 
 def _each_by_itself(command: Any, context: Any, words: list[str]) -> list[str]:
-    """The words of a command line in which each word of an option that takes several has its flag: for
-    `--exec PROG ARG --http :0` these are `--exec=PROG --exec=ARG --http :0`.
-
-    The words of such an option end before the next flag of the command with two dashes; after `--`, which is
-    left out, all words are the option's. Raises typer.BadParameter for such an option without words.
+    """The words with the flag before each word of an option that takes several: for `--exec PROG ARG --http
+    :0` these are `--exec=PROG --exec=ARG --http :0`. Such an option ends before the next flag with two
+    dashes; after `--`, which is left out, all words are the option's. Raises typer.BadParameter for an option
+    without words.
     """
     names = _options_with_words(command)
     if not names:

@@ -1,7 +1,4 @@
-"""`a2a-bridge config`: checks configuration files, shows effective options, prints the JSON Schema.
-
-It serves nothing and opens no store.
-"""
+"""`a2a-bridge config`: checks configuration files, shows effective options, prints the JSON Schema."""
 
 import json
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
 """Configuration files in TOML: reading, and the lines of their keys for error messages.
 
-tomllib tells no positions. `line_of` finds a key by the headers of tables and the beginnings of lines; a key
-inside an inline table has the line of that table.
+tomllib tells no positions: `line_of` looks for headers and the beginnings of lines, and not inside a line.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""The agents of a configuration file in one process, and their changes when the file is read again.
-
-Rules:
-1. Each agent is made of the flags of the command with its own options in their place.
-2. A new file adds, replaces and removes only the agents that differ. A gateway replaces an agent without a
-   gap; an agent whose store or address only one can have leaves before the new one comes.
+"""The agents of a configuration file in one process, and their changes when the file is read again: only
+agents that differ are added, replaced or removed. A gateway replaces an agent without a gap; an agent whose
+store or address only one can have leaves before the new one comes.
 """
 
 from __future__ import annotations
@@ -52,10 +49,8 @@ logger = logging.getLogger("a2a_bridge.cli.agents")
 
 @dataclass(frozen=True, slots=True)
 class AgentKind:
-    """What differs between the commands.
-
-    name: for `Launch`. entry: (name, its settings, its flags, its host names, whether it is the only one, the
-    launch of the playground) → the agent, and its limits. Raises typer.BadParameter.
+    """What differs between the commands. name: for `Launch`. entry: (name, its settings, its flags, its host
+    names, whether it is the only one, the playground) → the agent and its limits, or typer.BadParameter.
     """
 
     name: str

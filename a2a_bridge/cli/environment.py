@@ -174,12 +174,11 @@ _OF_SERVICES = re.compile(
 
 
 def read_variables(commands: Mapping[str, Any], first: str) -> None:
-    """Checks the variables, and sets those whose values are in files: A2A_BRIDGE_STORE_KEY from
-    A2A_BRIDGE_STORE_KEY_FILE.
+    """Checks the variables, and sets the ones with a value in a file: A2A_BRIDGE_KEY from
+    A2A_BRIDGE_KEY_FILE.
 
-    commands: all commands by name, which are loaded as far as they are needed. first: the command that runs.
-    Raises typer.BadParameter for an unknown variable, for one that is set as well, and for a file that cannot
-    be read.
+    commands: by name, loaded as far as they are needed; first: the one that runs. Raises typer.BadParameter
+    for an unknown variable, one that is set as well, and a file that cannot be read.
     """
     pending = {name for name in os.environ if name.startswith(PREFIX) and not _OF_SERVICES.fullmatch(name)}
     files = {name for name in pending if name.startswith(HEADER) and name.endswith(_FILE)}

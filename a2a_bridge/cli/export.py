@@ -1,6 +1,5 @@
-"""`a2a-bridge export`: prints configurations of other programs, made of the options of a server.
-
-It serves nothing, and reads no file but the configuration of the bridge: it can run anywhere.
+"""`a2a-bridge export`: prints configurations of other programs, made of the options of a server. It can run
+anywhere: it reads no file but the configuration of the bridge.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
-"""The flags that client commands and servers share. `core/options.py` says how flags are declared.
-
-Rules:
-1. A command takes one object of a class of flags, and `with_flags` gives the command an option for each of
-   its fields. So a new flag is one new field.
-2. `--help` lists the flags of the most derived class first.
+"""The flags that client commands and servers share. `core/options.py` says how flags are declared. `--help`
+lists the flags of the most derived class first.
 """
 
 from dataclasses import dataclass

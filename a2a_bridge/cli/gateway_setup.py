@@ -1,9 +1,4 @@
-"""From the flags of `gateway` to options, and to the gateway: its card is read, dialled and served.
-
-Rules:
-1. `gateway_options` and `with_upstream` make options of flags. They open no socket and no connection.
-2. `found` and `bridge` take options only, and know no flags.
-"""
+"""From the flags of `gateway` to options, and to the gateway: its card is read, dialled and served."""
 
 from __future__ import annotations
 
@@ -237,10 +232,8 @@ def _origin(url: str) -> str:
 def upstream_card(
     target: Target, card: hub.AgentCard, from_file: bool, binding: str, version: str
 ) -> hub.AgentCard:
-    """The card whose interfaces are dialled.
-
-    The given address is dialled as it is for gRPC, and for a URL with a card from a file (as JSON-RPC, if no
-    other binding was requested). Otherwise the card has the addresses.
+    """The card whose interfaces are dialled. A gRPC address is dialled as it is given, and so is a URL with a
+    card from a file, as JSON-RPC unless another binding was requested.
     """
     if target.sort is TargetKind.GRPC:
         return hub.AgentCard(supported_interfaces=[grpc_interface(target.place, version)])
@@ -258,10 +251,8 @@ _TOKENS = (UpstreamAuth.CLIENT_CREDENTIALS, UpstreamAuth.TOKEN_EXCHANGE)
 def with_upstream(
     options: ServeOptions, flags: ReachFlags, parameters: Mapping[str, str], *, ca: str = ""
 ) -> ServeOptions:
-    """The options of a gateway, with the options for its agent from the flags.
-
-    parameters: those of every call. ca: PEM file of trusted authorities for the token endpoint. Raises
-    typer.BadParameter.
+    """The options of a gateway, with those for its agent. parameters: of every call. ca: PEM file of
+    authorities for the token endpoint. Raises typer.BadParameter.
     """
     for text in flags.endpoint or ():
         try:

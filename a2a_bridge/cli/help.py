@@ -1,11 +1,10 @@
 """`--help` and `--help-all` of a command, `help` and `completion`, and advice for what other programs have.
 
 Rules:
-1. The options have headings: the groups of their declarations.
-2. A command with a configuration file shows the options that people need first; `--help-all` shows all, and
-   environment variables.
-3. A command or an option that other programs have, and this one has not, is an error that says what to type.
-4. `--help` loads this module, so it imports little.
+1. A command with a configuration file shows the options that people need first; `--help-all` shows all, and
+environment variables. Headings are the groups of their declarations.
+2. A command or an option that other programs have, and this one has not, is an error that says what to type.
+3. `--help` loads this module, so it imports little.
 """
 
 import re

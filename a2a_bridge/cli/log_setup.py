@@ -4,7 +4,6 @@ Rules:
 1. Lines have no content of messages, no credentials and no query of a URL.
 2. JSON is one object a line, also for messages that are text otherwise.
 3. The agent's own loggers work as without the bridge.
-4. `--tracing on` configures the OpenTelemetry SDK by OTEL_* variables, unless the agent's code has.
 """
 
 from __future__ import annotations
@@ -93,10 +92,9 @@ class JsonFormat(TextFormat):
 
 
 def configure_logging(flags: ServerFlags) -> None:
-    """Sends the bridge's log to stderr, or where --log-config says. To be called before the agent's code is
-    loaded, which may configure logging; then `open_logging` for all other loggers.
-
-    Raises typer.Exit for a configuration that cannot be used.
+    """Sends the bridge's log to stderr, or where --log-config says. To be called before the agent's code,
+    which may configure logging; then `open_logging`. Raises typer.Exit for a configuration that cannot be
+    used.
     """
     formatter = JsonFormat() if flags.log_format is LogFormat.JSON else TextFormat()
     if flags.log_format is LogFormat.JSON:
@@ -115,8 +113,7 @@ def configure_logging(flags: ServerFlags) -> None:
 
 def open_logging(flags: ServerFlags) -> None:
     """Lets the agent's loggers work. If its code has configured the root logger, the bridge logs there, too;
-    otherwise all loggers have the bridge's format and level, except libraries below WARNING. With JSON, what
-    the agent's code sends to stderr is JSON, too.
+    otherwise all loggers, except libraries below WARNING, have the bridge's format, level and JSON on stderr.
     """
     if flags.log_config is not None:
         return

@@ -5,14 +5,13 @@ Rules:
 2. An error message has the cause and, if there is one, the next command to try.
 3. Colours are used only on a terminal, and if NO_COLOR is not set.
 4. A line of progress on stderr is wiped before anything else is printed.
-5. Control characters are shown as escapes, on both streams and in the log: agents, providers and files
-   choose texts, and must not control a terminal. The functions here do that, and no caller of them.
+5. The functions here show control characters as escapes, on both streams and in the log: agents, providers
+   and files choose texts, and must not control a terminal.
 6. Credentials that are known (`hide`) are `***` in messages and errors: an agent may repeat them. Data of an
    agent is printed as it is.
-7. The JSON document of an error has a code. An error of the protocol has A2A's own name
-   (`TaskNotFoundError`), an error that A2A does not define has the name that the agent gives it, and
-   everything else has a code of the specification of the command line (`A2ACLI_ERR_…`). The code decides the
-   exit code, so that both always agree, for every command and over every binding.
+7. The JSON document of an error has a code, which decides the exit code: A2A's own name
+   (`TaskNotFoundError`), the agent's name of an error that A2A does not define, or `A2ACLI_ERR_…` of the
+   specification.
 """
 
 from __future__ import annotations
@@ -159,9 +158,8 @@ class MessageHandler(logging.Handler):
 
 
 def fail(code: Exit, text: str, advice: str = "", error: Failure | None = None, **members: Any) -> typer.Exit:
-    """Prints an error; returns the exception that ends the command with the exit code.
-
-    error: outweighs the first three. members: of its JSON document, besides those of every error.
+    """Prints an error; returns the exception that ends the command with the exit code. error: outweighs the
+    first three. members: of its JSON document, besides those of every error.
     """
     shown = error or local_failure(code, text, advice)
     shown = replace(shown, code=_secrets.text(shown.code), message=_secrets.text(shown.message))
@@ -245,9 +243,8 @@ def guard(
     *,
     credentials: bool = True,
 ) -> Iterator[None]:
-    """Turns errors into a message, a JSON document if one was requested, and an exit code.
-
-    advice: what to try, by the reason of an error that does not say it. credentials: whether some were sent.
+    """Turns errors into a message, a JSON document if one was requested, and an exit code. advice: what to
+    try, by the reason of an error that does not say it. credentials: whether some were sent.
     """
     from a2a_bridge.cli.target import BadTargetError
 

@@ -5,8 +5,8 @@ Rules:
 2. Without `--config` neither pydantic nor a TOML parser is loaded.
 3. A file can be read again while the command runs; flags and the environment stay as they are.
 4. No secret is printed (`show_value`). The name of a file with a secret is no secret.
-5. A configuration file that was printed gives the same options when it is read: defaults are comments,
-   because some options may only be given together with others.
+5. A configuration file that was printed can be read: defaults are comments, because some options may only be
+given together.
 """
 
 from __future__ import annotations

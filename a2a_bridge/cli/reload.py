@@ -3,14 +3,12 @@ looks at the code of an agent in the same way.
 
 Rules:
 1. A file that is not valid changes nothing; one line of the log says why.
-2. Only options that are declared as `live` can change. Others keep their values until the next start, and one
-   warning names them. Access rules stay as they are together with an option that says who callers are: new
-   rules may mean other callers by the same names.
+2. Only options that are declared as `live` can change; one warning names the others, which need a new start.
+Access rules stay together with an option that says who callers are: the same names may mean others.
 3. All changes take effect together, or none: if one cannot be made, those before it are undone.
 4. Listeners stay, and running calls finish as they began, but for those that new access rules do not allow.
-5. A change of the file counts when the file has been still for one interval, or for three if the file is
-   shorter than before: it may be half written. No program can see whether its writer only pauses.
-   Processes that are started with the file get the content that was accepted (`text`), not the file.
+5. A file counts when it has been still for one interval, or for three if it is shorter than before: it may be
+half written. Processes that are started with it get the content that was accepted (`text`).
 6. Rules, authentication and agents that a change takes away are a warning.
 """
 
@@ -57,10 +55,8 @@ _STILL_IF_SHORTER = 3
 
 
 class Reloader:
-    """The configuration of a running command.
-
-    fixed: the names of the options that cannot change; by default those that are not declared as `live`.
-    strict: whether a change of one of them makes a file as useless as one that is not valid.
+    """The configuration of a running command. fixed: the options that cannot change; by default those that
+    are not `live`. strict: whether a change of one of them makes a file as useless as one that is not valid.
     """
 
     def __init__(
@@ -201,10 +197,8 @@ class Reloader:
 
 
 async def watch_code(folder: Path, on_change: Callable[[], Awaitable[Any]]) -> None:
-    """Calls `on_change` whenever Python files below a folder have changed and are still, until it is
-    cancelled.
-
-    Folders of environments and hidden folders are left out.
+    """Calls `on_change` when Python files below a folder have changed and are still, but for folders of
+    environments and hidden ones.
     """
     look, known = Look(folder, _state_of_code), dict(_code(folder))
     while True:
@@ -273,10 +267,8 @@ def _state_of_code(folder: Path) -> _State:
 
 
 def _remove_bytecode(path: str) -> None:
-    """Removes the bytecode of a file that has changed.
-
-    Python compares the size of the file and the second of its change: after two changes in one second it
-    would run the code of the first one.
+    """Removes the bytecode of a changed file. Python compares its size and the second of its change: after
+    two changes in one second it would run the code of the first one.
     """
     with suppress(OSError):  # there is none, or Python cannot write to this folder either
         Path(cache_from_source(path)).unlink()

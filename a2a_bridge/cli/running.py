@@ -1,9 +1,4 @@
-"""The life of a serving command: its server, the ready line, signals, draining, and the playground beside it.
-
-Rules:
-1. `--server envoy`: the command runs again in the process of Envoy, and serves an application there.
-2. `--ui`: the page and its server are in the tools, found by name.
-"""
+"""The life of a serving command: its server, ready line, signals, draining, and the playground beside it."""
 
 from __future__ import annotations
 
@@ -93,11 +88,9 @@ async def serve_until_signal(
     advertised: Advertised | None = None,
     playground: Callable[[Any], AbstractAsyncContextManager[str]] | None = None,
 ) -> None:
-    """Serves until SIGINT or SIGTERM, then drains; a second signal ends the process at once.
-
-    Prints the ready line when the sockets listen. advertised: checks the URLs of the card. playground: of the
-    running server; None without one. Raises typer.Exit when the sockets cannot listen, or the store cannot be
-    opened.
+    """Serves until SIGINT or SIGTERM, then drains; a second signal ends the process at once. Prints the ready
+    line when the sockets listen. advertised: checks the URLs of the card. playground: of the running server.
+    Raises typer.Exit if the sockets cannot listen, or the store cannot be opened.
     """
     from a2a_bridge.app.process import ready_line, stop_signals, watch_loop
     from a2a_bridge.stores import StoreOpenError  # loads protobuf
@@ -197,9 +190,8 @@ def check_one_process(flags: ServerFlags) -> None:
 
 
 def launch_of(flags: ServerFlags, kind: str = "agent") -> Launch | None:
-    """The playground that the flags ask for. kind: `agent` or `gateway`.
-
-    Raises typer.BadParameter, and typer.Exit if the tools are not installed, or their page cannot be loaded.
+    """The playground of the flags, if any. kind: `agent` or `gateway`. Raises typer.BadParameter, and
+    typer.Exit if the tools are not installed, or their page cannot be loaded.
     """
     if not flags.ui:
         return None
@@ -231,10 +223,8 @@ def envoy_address(flags: ServerFlags) -> str:
 
 
 def run_in_envoy_if_requested(context: typer.Context, flags: ServerFlags) -> None:
-    """Runs the command in Envoy, if the flags ask for that and this process is not Envoy already.
-
-    Raises typer.Exit at the end of Envoy, typer.BadParameter for flags of another server and for unusable
-    files.
+    """Runs the command in Envoy, if the flags ask for that and this process is not Envoy, and raises
+    typer.Exit at its end. Raises typer.BadParameter for flags of another server and for unusable files.
     """
     if inside() is not None:
         return

@@ -312,10 +312,9 @@ def file_name(name: str) -> str:
 
 
 def load_agent(code: str | None, flags: ServeFlags, name: str = "") -> tuple[Agent, ListenOptions]:
-    """The agent in code, which is loaded, or of a program, and the options to serve it with. code: None, or
-    empty, for a program. name: of the agent of a program that is given no other one.
-
-    Raises BadTargetError, typer.BadParameter, and typer.Exit.
+    """The agent in code, which is loaded, or of a program, which may be called `name`, and the options to
+    serve it with. code: None or empty for a program. Raises BadTargetError, typer.BadParameter, and
+    typer.Exit.
     """
     listening = ListenOptions.of(flags)
     store = store_options(flags)

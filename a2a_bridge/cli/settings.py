@@ -1,13 +1,10 @@
 """The pydantic-settings model of a class of options: it checks a configuration file, and merges it with what
-the command line and the environment say.
+the command line and the environment say, which outweigh the file.
 
 Rules:
-1. The models are made from the declarations; nothing is said about an option here.
-2. A flag outweighs an environment variable (both are read by the command), which outweighs the file.
-3. Values of the file have the types of TOML: "8" is no number. Lists are also taken for texts with commas.
-4. A secret does not stand in the file, but `@FILE`.
-
-Only commands that read a configuration file load this module: pydantic-settings takes 100 ms.
+1. Values of the file have the types of TOML: "8" is no number. Lists are also taken for texts with commas.
+2. A secret does not stand in the file, but `@FILE`.
+3. Only commands that read a configuration file load this module: pydantic-settings takes 100 ms.
 """
 
 from __future__ import annotations

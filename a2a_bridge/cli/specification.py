@@ -1,13 +1,9 @@
 """The official specification of an A2A command line as data: variants, tiers, error codes.
 
-Source: a2aproject/a2a-cli, specification/SPEC.md and COMPLIANCE.md, and the variants that the project has
-merged since. It still moves, so everything that may be renamed is in these tables and nowhere else.
-
-Rules:
-1. The first variant of an option or a command is the newest one: help, completion and the documentation show
-   it. All others are accepted.
-2. Options, their variables and `config show` are made from these tables.
-3. This module loads little: `--help` reads it.
+Source: a2aproject/a2a-cli, specification/SPEC.md and COMPLIANCE.md, and the variants merged since. It still
+moves, so what may be renamed is in these tables only: options, variables and `config show` are made of them.
+The first variant of an option or a command is the newest: help, completion and documentation show it; all
+others are accepted. `--help` reads this module, which loads little.
 """
 
 from dataclasses import dataclass

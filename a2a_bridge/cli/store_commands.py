@@ -1,8 +1,6 @@
-"""`a2a-bridge db` and `a2a-bridge push`: commands on a store.
-
-`db` upgrades or checks the tables of a store, and changes no tasks. `push` lists pending notifications and
-dead letters, and queues dead letters again; it delivers none, and works on the database beside the servers
-that use it, which notice within seconds.
+"""`a2a-bridge db` upgrades or checks the tables of a store, and changes no tasks. `a2a-bridge push` lists
+pending notifications and dead letters, and queues dead letters again; it delivers none, and works on the
+database beside the servers that use it, which notice within seconds.
 """
 
 from __future__ import annotations

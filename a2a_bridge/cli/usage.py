@@ -170,10 +170,8 @@ class UsageRecorder:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ListenAddress | None]:
-        """Counts are restored when this opens, saved while it is open and when it closes.
-
-        Gives the address of the listener. Raises OSError when it cannot listen, typer.Exit for a file with
-        other content or one that cannot be written.
+        """Restores the counts, saves them while the context is open and when it closes; gives the address of
+        the listener. Raises OSError when it cannot listen, typer.Exit for another or a read-only file.
         """
         from a2a_bridge.bindings.binding import find, operator_options
         from a2a_bridge.codec import dumps

@@ -1,7 +1,5 @@
 """Exit codes, and values of flags that need more than a type: addresses, headers, keys, versions, secrets.
-
-Secrets do not stand in configuration files, and are never printed. `--version` loads this module, so it
-imports little.
+`--version` loads this module, so it imports little.
 """
 
 from __future__ import annotations
@@ -140,8 +138,8 @@ def listen_address(text: str, flag: str) -> tuple[str, int]:
 
 
 def parameters(headers: list[str] | None) -> dict[str, str]:
-    """Service parameters from `-H` flags and A2A_BRIDGE_HEADER_* variables. Flags of one name are joined and
-    override the variable. `@FILE` stands for the content of a file. Raises typer.BadParameter.
+    """Service parameters from `-H` flags, joined by name, which override A2A_BRIDGE_HEADER_* variables.
+    `@FILE` stands for the content of a file. Raises typer.BadParameter.
     """
     found: dict[str, str] = {}
     for header in headers or ():

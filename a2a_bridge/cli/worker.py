@@ -1,8 +1,7 @@
 """A process as a worker of `--workers` and `serve --reload`: what its supervisor gives to it, and says later.
 
-The two talk in lines over a socket. The worker says that its agent is loaded, if it has to wait for its turn,
-and then its ready line. The supervisor (`workers.py`) says that its turn has come, new access rules, and that
-it has a successor.
+The two talk in lines over a socket. The worker sends its ready line, after LOADED if it has to wait for its
+turn. The supervisor (`workers.py`) sends TURN, new access rules, and SUCCEEDED.
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ class Worker:
     @classmethod
     @cache
     def of_environment(cls) -> Worker | None:
-        """The values that the supervisor passed to this process; None without one. They are removed from the
-        environment, so that a command which the agent starts is no worker.
+        """The values that the supervisor passed, or None. They are removed from the environment, so that a
+        command that the agent starts is no worker.
         """
         value = os.environ.pop(VARIABLE, None)
         if value is None:

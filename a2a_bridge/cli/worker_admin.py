@@ -1,10 +1,9 @@
-"""`--admin` of several `--workers`: the supervisor listens, and asks each worker at a listener of its own.
+"""`--admin` of several `--workers`: the supervisor listens, and asks each worker at its listener on loopback.
 
 Rules:
 1. Each sample of a worker gets the label `worker`, the number of its place. Nothing is summed here: the
-   counters of a worker that was replaced begin again, which a sum would hide from queries.
+counters of a worker that was replaced begin again, which a sum would hide from queries.
 2. A worker that does not answer in time is missing in this response, and nothing waits for it.
-3. The listeners of workers are on loopback.
 """
 
 from __future__ import annotations

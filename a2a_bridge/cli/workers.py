@@ -1,21 +1,19 @@
-"""`--workers N` and `serve --reload`: processes behind the same addresses, and the supervisor that keeps them
-running.
+"""`--workers N` and `serve --reload`: processes behind the same addresses, and their supervisor.
 
 Rules:
 1. The supervisor serves nothing. It binds the addresses, starts the same command once per worker, and prints
-   the ready line when all workers are ready.
-2. Each worker has its own HTTP listener with SO_REUSEPORT. It listens once the worker is ready, and the
-   supervisor keeps it open: connections that wait for a worker that ends are accepted by its successor.
-   grpcio opens its listener itself, also with SO_REUSEPORT.
-3. A worker that ends is replaced. SIGHUP starts successors with the code and the configuration as they are
-   on disk (if the configuration is valid), and drains a worker once its successor is ready; the worker is
-   notified of it. New access rules count in all workers at once, beside the old ones.
+the ready line when all workers are ready.
+2. Each worker has its own HTTP listener with SO_REUSEPORT, which the supervisor keeps open: connections that
+wait for a worker that ends are accepted by its successor. grpcio opens its listener itself, like this.
+3. A worker that ends is replaced. SIGHUP starts successors with the code and the configuration on disk, if it
+is valid, and drains each worker once its successor is ready. New access rules count in all workers at once,
+beside the old ones.
 4. SIGTERM and SIGINT drain all workers. The supervisor closes its copies of the listeners, so that each
-   worker accepts what waits in its own and then really closes it, as a server without workers does.
+worker accepts what waits in its own and then really closes it, as a server without workers does.
 5. A worker whose supervisor has died drains and ends.
 6. With `serve --reload`, a change of the agent's code is a SIGHUP. The successor of a single worker loads the
-   agent first, and waits until the worker before it has drained and ended, because its store may belong to
-   one process: code that cannot be loaded ends nothing.
+agent first, and waits for the end of the worker before it, because its store may belong to one process:
+code that cannot be loaded ends nothing.
 """
 
 from __future__ import annotations
@@ -114,11 +112,10 @@ def supervise(
     check: Callable[[Any], None] | None = None,
     code: Path | None = None,
 ) -> typer.Exit:
-    """Runs this command in workers until SIGINT or SIGTERM. The caller raises the returned exit.
-
-    bus: the binary of a NATS server, over which the workers talk; empty for none. check: raises
-    typer.BadParameter for new flags with which no successors can serve. code: a folder; changes of its code
-    start successors. Raises typer.BadParameter if calls are to be counted.
+    """Runs this command in workers until SIGINT or SIGTERM. The caller raises the returned exit. bus: the
+    binary of a NATS server for the workers, or empty. check: raises typer.BadParameter for new flags that
+    successors cannot serve. code: a folder whose changes start successors. Raises typer.BadParameter if calls
+    are counted.
     """
     if flags.workers > 1:
         _check_counting(flags)
@@ -198,11 +195,9 @@ class _NotReadyError(Exception):
 
 
 class _Supervisor:
-    """Starts, replaces and ends the workers. Raises OSError for an address that cannot be listened on.
-
-    http, grpc: HOST:PORT, or empty if it is not served. grace: seconds that workers have to drain. admin:
-    host and port of the listener for operators, if there is one. key: of all workers; empty for a new one.
-    bus: see `supervise`.
+    """Starts, replaces and ends the workers. Raises OSError for an address that cannot be listened on. http,
+    grpc: HOST:PORT, or empty. grace: seconds to drain. admin: of the listener for operators, if any. key: of
+    all workers; empty for a new one. bus: see `supervise`.
     """
 
     def __init__(
@@ -511,10 +506,8 @@ def _exit_code(code: int) -> str:
 
 
 def _bound(address: str, flag: str, *, shared: bool = False) -> socket.socket:
-    """A socket at HOST:PORT that shares its port.
-
-    shared: the port is this command's already. Otherwise another process at this address is an error, also if
-    that process would share. Raises OSError, typer.BadParameter.
+    """A socket at HOST:PORT that shares its port. shared: this command has the port already; otherwise
+    another process there is an error, also if it would share. Raises OSError, typer.BadParameter.
     """
     host, port = listen_address(address, flag)
     family, kind, number, _, where = socket.getaddrinfo(

@@ -40,10 +40,9 @@ class SigningKey(NamedTuple):
 
 
 def signing_key(text: str, what: str, other: str, exactly: str) -> SigningKey:
-    """A private key as PEM or JWK: EC P-256 or P-384, or of one other kind.
-
-    what: what messages call it. other: `Ed25519` or `RSA`. exactly: how messages list the accepted keys.
-    Raises ValueError without parts of it, MissingExtraError without joserfc.
+    """A private key as PEM or JWK: EC P-256 or P-384, or of one `other` kind: `Ed25519` or `RSA`. what,
+    exactly: how messages call it, and list the accepted keys. Raises ValueError, which has no part of the
+    key, and MissingExtraError without joserfc.
     """
     registry = load("joserfc.jwk", "signing").JWKRegistry
     found: Any = None

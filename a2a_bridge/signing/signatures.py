@@ -2,8 +2,7 @@
 the caller has the keys and the clock.
 
 Rules for signing:
-1. The signed text is the document as it is sent, so a card for readers of several versions is signed with the
-   members of all of them.
+1. The signed text is the document as it is sent, with the members of all of its versions.
 2. Readers that parse it into the message of 1.0 see less, and SDKs leave out what is empty. So there is one
    signature for each of these texts that differs: a verifier needs one that it can reproduce. The signature
    over a text that says less than the card is marked (see `canonical`).
@@ -11,18 +10,15 @@ Rules for signing:
 4. Several keys are a rotation: the first signs, all are published.
 
 Rules for verifying:
-1. The document is parsed strictly: an object with a member twice is rejected, because two readers may take
-   different ones.
+1. The document is parsed strictly: a member that stands twice is rejected, because readers may differ.
 2. The algorithm comes from a list of asymmetric ones, and has to be that of the key.
-3. `kid` is compared with the ids of the given keys and used for nothing else; a signature without a `kid` is
-   rejected. `jku` is only told to the caller, who decides whether to trust it; `x5u`, `x5c` and `jwk`
-   are ignored.
+3. `kid` is required, and only compared with the ids of the given keys. `jku` is told to the caller, who
+   decides whether to trust it; `x5u`, `x5c` and `jwk` are ignored.
 4. A header with `crit` is rejected, because no extension is understood, as is one with `b64`.
 5. A key with a member `exp` (seconds since the epoch) counts until then.
 6. One valid signature is enough. The result is the part of the document that it covers, and only that may be
    read. Members outside of it are rejected unless they are members of 0.x beside 1.0, or empty members
-   without a meaning (see `canonical`). A signature that is marked as one over less than the card says does
-   not count.
+   without a meaning (see `canonical`). A marked signature, over less than the card says, does not count.
 """
 
 import base64
@@ -51,10 +47,9 @@ from a2a_bridge.signing.keys import ALGORITHMS, SigningKey, key_set, signing_key
 
 
 class CardSigner:
-    """Signs with private keys, each as PEM or JWK: EC P-256 or P-384, or Ed25519.
-
-    jku: URL of the published keys, for the header; empty: none. Raises ValueError for other keys,
-    MissingExtraError without joserfc or rfc8785.
+    """Signs with private keys, each as PEM or JWK: EC P-256 or P-384, or Ed25519. jku: URL of the published
+    keys, for the header, or empty. Raises ValueError for other keys, MissingExtraError without joserfc or
+    rfc8785.
     """
 
     def __init__(self, keys: Sequence[str], *, jku: str = "") -> None:
@@ -176,10 +171,9 @@ class ReceivedCard:
                 self.problems.append(str(error))
 
     def verify(self, keys_for: Callable[[Signature], Sequence[Any]], now: float) -> VerifiedCard:
-        """The card with its first valid signature.
-
-        keys_for: the keys that may have made a signature. now: seconds since the epoch. Raises
-        UnverifiedCardError with the reasons, MissingExtraError without joserfc or rfc8785.
+        """The card with its first valid signature. keys_for: the keys that may have made one. now: seconds
+        since the epoch. Raises UnverifiedCardError with the reasons, MissingExtraError without joserfc or
+        rfc8785.
         """
         if not self._count:
             raise UnverifiedCardError("it has no signature", is_signed=False)

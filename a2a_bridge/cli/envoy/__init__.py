@@ -1,8 +1,5 @@
-"""Envoy as the server of `serve` and `gateway` (`--server envoy`).
-
-Two processes: `supervisor.py` starts Envoy and passes signals on; `application.py` runs in Envoy, where it
-executes the same command line again and serves the agent as an ASGI application. `bootstrap.py` is the
-configuration of Envoy, and `cli/running.py` makes it from the command line.
+"""Envoy as the server of `serve` and `gateway` (`--server envoy`), in two processes: `supervisor.py` starts
+Envoy; `application.py` runs in it, executes the same command line again and serves an ASGI application.
 """
 
 from __future__ import annotations

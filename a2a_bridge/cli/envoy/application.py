@@ -1,11 +1,9 @@
 """The ASGI application that Envoy loads: runs the command line again, in the process of Envoy.
 
 Rules:
-1. The command runs in a thread of its own, as it does elsewhere in the main thread: same checks, messages
-   and exit codes.
+1. The command runs in a thread, with the checks, messages and exit codes that it has elsewhere.
 2. Its event loop is that of Envoy's Python module, which calls the application in it.
 3. Envoy starts to listen when the application is ready, and ends when the command has ended.
-4. `Admin` asks Envoy's administration over its Unix socket, from the event loop.
 """
 
 from __future__ import annotations

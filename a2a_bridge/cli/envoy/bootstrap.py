@@ -3,15 +3,13 @@
 Rules:
 1. No access log, no route to another server, no filter besides the Python one and one that rejects unreadable
    paths, and only the statistics that draining reads.
-2. The client address and the scheme are those of the connection. Headers of proxies are left to the bridge,
-   which trusts them by --forwarded-allow-ips.
-3. Envoy's limits lie above those of the bridge, so that the bridge's errors are the ones that callers get.
-4. The check of headers that Envoy calls universal header validation is not compiled into this Envoy. So its
-   HTTP/1 codec accepts bare LF, folded lines, a space behind a chunk size and any trailer; nothing behind
-   Envoy parses the bytes again.
-5. Paths that are not UTF-8 are rejected before pyvoy gets them: pyvoy 1.3.0 never answers such a request. The
-   RBAC filter rejects the request, and the mapping of local replies gives the response the status and the
-   body that the builtin server has for it.
+2. The client address and the scheme are those of the connection. The bridge reads the headers of the proxies
+   that it trusts (--forwarded-allow-ips).
+3. Envoy's limits lie above the limits of the bridge, so that callers get the bridge's errors.
+4. This Envoy has no universal header validation. So its HTTP/1 codec accepts bare LF, folded lines, a space
+   behind a chunk size and any trailer; nothing behind Envoy parses the bytes again.
+5. pyvoy 1.3.0 never answers a request whose path is not UTF-8. The RBAC filter rejects it before, and a
+   mapping of local replies gives the response of the builtin server.
 """
 
 import json

