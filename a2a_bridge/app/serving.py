@@ -422,7 +422,8 @@ def card_signer(options: ServeOptions) -> CardSigner | None:
 
 
 def check_signable(plan: Sequence[Mounted], options: ServeOptions, *, serves: bool, mounted: bool) -> None:
-    """Raises ValueError for a card without addresses to sign. serves: over HTTP. mounted: in another server.
+    """Raises ValueError for a card without addresses to sign. serves: over HTTP. mounted: as ASGI
+    application.
     """
     if not serves:
         raise ValueError("a signed card needs an HTTP interface, which serves it")

@@ -14,7 +14,7 @@ from a2a_bridge.cli.config_file import ConfigError, ConfigFile
 from a2a_bridge.cli.flags import Output, OutputFlags
 from a2a_bridge.cli.output import data, document, fail
 from a2a_bridge.cli.reading import Reading, with_flags
-from a2a_bridge.cli.values import Exit, usage_error
+from a2a_bridge.cli.values import Exit, as_usage_error, usage_error
 from a2a_bridge.core.extras import missing_tools
 from a2a_bridge.core.options import flag
 
@@ -144,10 +144,8 @@ def reading_of(context: typer.Context, command: Served | None, file: Path | None
     """The options of a command; None: the one of the agents in the file. Raises typer.BadParameter."""
     arguments = [] if file is None else ["--config", str(file)]
     if command is None:
-        try:
+        with as_usage_error("--config", ConfigError):
             command = Served.GATEWAY if file is None else meant_by(ConfigFile.read(file).tree)
-        except ConfigError as error:
-            raise usage_error("--config", error) from None
     shown = _command(context, command)
     inner = shown.make_context(command.value, arguments, parent=context.parent)
     values = {name: value for name, value in inner.params.items() if name in shown.callback.options}

@@ -81,21 +81,14 @@ def envoy(context: typer.Context, *, flags: EnvoyExportFlags) -> None:
     """
     import json
 
+    from a2a_bridge.cli.config import reading_of
     from a2a_bridge.cli.envoy.front import front
 
-    served = _replica_flags(context, flags.config)
+    served: ServerFlags = reading_of(context, None, flags.config).flags
     options = front_options(flags, served)
     for text in _notes(served, options):
         print_message(f"note: {text}", "yellow")
     data(json.dumps(front(options), indent=2))
-
-
-def _replica_flags(context: typer.Context, file: Path | None) -> ServerFlags:
-    """The options of the replicas. Raises typer.BadParameter."""
-    from a2a_bridge.cli.config import reading_of
-
-    flags: ServerFlags = reading_of(context, None, file).flags
-    return flags
 
 
 def front_options(flags: EnvoyExportFlags, served: ServerFlags) -> FrontOptions:
@@ -125,7 +118,6 @@ def front_options(flags: EnvoyExportFlags, served: ServerFlags) -> FrontOptions:
 
 
 def _replicas(flags: EnvoyExportFlags, served: ServerFlags) -> tuple[Replica, ...]:
-
     from a2a_bridge.cli.running import envoy_address
 
     one_port = envoy_address(served)

@@ -7,7 +7,6 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -28,7 +27,7 @@ from a2a_bridge.cli.security import card_check
 from a2a_bridge.cli.server_flags import GatewayFlags, ReachFlags, UpstreamAuth
 from a2a_bridge.cli.server_options import ListenOptions, push_options, store_options
 from a2a_bridge.cli.target import Target, TargetKind
-from a2a_bridge.cli.values import Exit, file_text, parse_binding, usage_error
+from a2a_bridge.cli.values import Exit, as_usage_error, file_text, parse_binding, usage_error
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.masking import without_query_values
 from a2a_bridge.core.option_classes import GrantValues, ReplayOptions, TokenEndpointValues, UpstreamValues
@@ -255,10 +254,8 @@ def with_upstream(
     authorities for the token endpoint. Raises typer.BadParameter.
     """
     for text in flags.endpoint or ():
-        try:
+        with as_usage_error("--endpoint", ValueError):
             check_endpoint(text)
-        except ValueError as error:
-            raise usage_error("--endpoint", error) from None
     if flags.upstream_auth is UpstreamAuth.TOKEN_EXCHANGE and not identifies(options):
         raise usage_error(
             "--upstream-auth",
@@ -301,11 +298,9 @@ def _credentials(flags: ReachFlags, parameters: Mapping[str, str], ca: str) -> U
 def _endpoint(flags: ReachFlags, ca: str) -> TokenEndpoint:
     if bool(flags.upstream_token_url) == bool(flags.upstream_issuer):
         raise usage_error("--upstream-auth", "needs one of --upstream-token-url and --upstream-issuer")
-    try:
+    with as_usage_error("--upstream-auth", ValueError):
         secret = _secret(flags.upstream_client_secret)
         return TokenEndpoint(**taken(TokenEndpointValues, flags), secret=secret, ca=ca)
-    except ValueError as error:
-        raise usage_error("--upstream-auth", error) from None
 
 
 def _secret(text: str) -> Callable[[], str]:
@@ -314,15 +309,11 @@ def _secret(text: str) -> Callable[[], str]:
         raise usage_error(_SECRET, "is missing")
     if text.startswith("@"):
         file_text(text[1:], _SECRET)
-        return partial(_read, text[1:])
+        return lambda: Path(text[1:]).read_text("utf-8").strip()
     if text != os.environ.get(PREFIX + "UPSTREAM_CLIENT_SECRET"):
         # Everybody on the machine can read the arguments of a process.
         raise usage_error(_SECRET, f"is @FILE; the secret itself belongs into {PREFIX}UPSTREAM_CLIENT_SECRET")
     return lambda: text
-
-
-def _read(path: str) -> str:
-    return Path(path).read_text("utf-8").strip()
 
 
 def _reject_token_flags(flags: ReachFlags) -> None:

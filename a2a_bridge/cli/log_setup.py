@@ -22,7 +22,7 @@ from time import gmtime
 from typing import TYPE_CHECKING, Any, Literal
 
 from a2a_bridge.cli.output import clean, fail, print_as
-from a2a_bridge.cli.server_flags import LogFormat, LogLevel, ServerFlags, TracingMode
+from a2a_bridge.cli.server_flags import LogFormat, ServerFlags, TracingMode
 from a2a_bridge.cli.values import Exit
 from a2a_bridge.core.extras import MissingExtraError, load
 
@@ -104,7 +104,7 @@ def configure_logging(flags: ServerFlags) -> None:
         _configure(flags.log_config)
         return
     bridge = logging.getLogger("a2a_bridge")
-    bridge.setLevel(_number(flags.log_level))
+    bridge.setLevel(flags.log_level.value.upper())
     bridge.propagate = False
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
@@ -155,10 +155,6 @@ def _configure(file: Path) -> None:
             "dictConfig as .json or .toml, or fileConfig as .ini; see the module logging.config of Python"
         )
         raise fail(Exit.USAGE, text, remedy) from None
-
-
-def _number(level: LogLevel) -> int:
-    return logging.getLevelNamesMapping()[level.value.upper()]
 
 
 def _span_ids() -> dict[str, str]:

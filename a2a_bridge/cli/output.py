@@ -253,7 +253,7 @@ def guard(
     except BadTargetError as error:
         raise fail(Exit.USAGE, str(error)) from None
     except A2AError as error:
-        hint = getattr(error, "hint", "") or _by_reason(error, advice) or _advice(error, target)
+        hint = getattr(error, "hint", "") or _advice(error, advice, target)
         shown = failure(error, explain(error), hint, credentials=credentials)
         raise fail(shown.exit, "", error=shown) from None
     except TimeoutError:
@@ -264,12 +264,10 @@ def guard(
         raise typer.Exit(130) from None
 
 
-def _by_reason(error: A2AError, advice: Mapping[Reason, str]) -> str:
+def _advice(error: A2AError, known: Mapping[Reason, str], target: str) -> str:
     # Errors about certificates say what to do themselves.
-    return "" if "certificate" in error.message else advice.get(error.reason, "")
-
-
-def _advice(error: A2AError, target: str) -> str:
+    if error.reason in known and "certificate" not in error.message:
+        return known[error.reason]
     if error.reason is Reason.UNAUTHENTICATED:
         return "-H 'Authorization: Bearer TOKEN'"
     if error.reason is Reason.VERSION_NOT_SUPPORTED:

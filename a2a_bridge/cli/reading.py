@@ -25,7 +25,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from a2a_bridge.cli.help import takes_file
-from a2a_bridge.cli.values import show_value, usage_error
+from a2a_bridge.cli.values import as_usage_error, show_value, usage_error
 from a2a_bridge.core.options import Option, Table, options_of
 
 _KEY = "a2a_bridge.reading"
@@ -84,10 +84,8 @@ class Reading:
         if path is not None:
             from a2a_bridge.cli.config_file import ConfigError
 
-            try:
+            with as_usage_error("--config", ConfigError):
                 read = read.again()
-            except ConfigError as error:
-                raise usage_error("--config", error) from None
         context.meta[_KEY] = read
         return read
 

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -86,7 +86,7 @@ async def serve_until_signal(
     counting: UsageRecorder | None = None,
     reloader: Reloader | None = None,
     advertised: Advertised | None = None,
-    playground: Callable[[Any], AbstractAsyncContextManager[str]] | None = None,
+    launch: Launch | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM, then drains; a second signal ends the process at once. Prints the ready
     line when the sockets listen. advertised: checks the URLs of the card. playground: of the running server.
@@ -114,9 +114,9 @@ async def serve_until_signal(
                 await stack.enter_async_context(reloader.attach(None if envoy is None else envoy.hangups))
             line = ready_line(server) + (f" usage=http://{usage}" if usage is not None else "")
             logger.info("started as process %d: %s", os.getpid(), line)
-            if playground is not None:
+            if launch is not None:
                 # Its address has a token, which no log should have.
-                line += f" ui={await stack.enter_async_context(_open(playground(server)))}"
+                line += f" ui={await stack.enter_async_context(_open(launch.open(server)))}"
             if worker is None:
                 data(line)
                 _announce(server)
@@ -160,25 +160,17 @@ def _announce(server: Any) -> None:
             print_message(f"  {interface.protocol_binding:<10} {interface.protocol_version}  {interface.url}")
 
 
-#: a group of entry points; the entry `page` is called with the flags of the server and its kind, and makes
-#: a Launch
+#: a group of entry points; the entry `page` makes the callables of a Launch of the flags and the kind
 PLAYGROUND = "a2a_bridge.playground"
 
 
-class Launch(Protocol):
-    """Makes the playground of a server."""
+class Launch(NamedTuple):
+    """The playground of a server, as the tools make it."""
 
-    def tap(
-        self, name: str, card: hub.AgentCard, candidates: Sequence[Candidate], options: DialOptions
-    ) -> DialOptions:
-        """The options to dial an agent behind a gateway with. name: empty for the only one."""
-        ...
-
-    def __call__(self, server: object) -> AbstractAsyncContextManager[str]:
-        """Serves the playground of a running server while the context is open; its value is the URL. Raises
-        OSError.
-        """
-        ...
+    #: serves the playground of a running server, and gives its URL. Raises OSError
+    open: Callable[[object], AbstractAsyncContextManager[str]]
+    #: name (empty for the only one), card and interfaces of an agent behind a gateway → options to dial it
+    tap: Callable[[str, hub.AgentCard, Sequence[Candidate], DialOptions], DialOptions]
 
 
 def check_one_process(flags: ServerFlags) -> None:
@@ -203,8 +195,8 @@ def launch_of(flags: ServerFlags, kind: str = "agent") -> Launch | None:
             page = load(point, "--ui: the page")
         except (OtherVersionError, BrokenExtensionError) as error:
             raise not_loaded("--ui: the page", error) from None
-        launch: Launch = page(flags, kind)
-        return launch
+        made = page(flags, kind)
+        return Launch(made, made.tap)
     missing = missing_tools()
     raise fail(Exit.USAGE, f"--ui: {missing.text}", missing.remedy)
 
@@ -245,11 +237,12 @@ def _run_envoy(flags: ServerFlags) -> int:
     from a2a_bridge.cli.envoy import supervisor
     from a2a_bridge.cli.envoy.bootstrap import EnvoyOptions, bootstrap
     from a2a_bridge.cli.log_setup import configure_logging
-    from a2a_bridge.cli.output import cannot_listen, fail
+    from a2a_bridge.cli.security import server_tls
 
     configure_logging(flags)
     host, port = listen_address(envoy_address(flags), "--listen")
-    tls, limits = _tls(flags), HostValues(**taken(HostValues, flags))
+    # Checked here: of files that cannot be used, Envoy would only report that it cannot start.
+    tls = None if server_tls(flags) is None else ServerTlsValues(**taken(ServerTlsValues, flags))
     try:
         hosts = supervisor.addresses(host, port)
         options = EnvoyOptions(
@@ -258,7 +251,7 @@ def _run_envoy(flags: ServerFlags) -> int:
             module=supervisor.module(),
             admin=supervisor.ADMIN,
             loop="asyncio" if flags.loop is LoopKind.ASYNCIO else "uvloop",
-            limits=limits,
+            limits=HostValues(**taken(HostValues, flags)),
             idle_timeout=IDLE_TIMEOUT,
             tls=tls,
         )
@@ -280,10 +273,3 @@ def _run_envoy(flags: ServerFlags) -> int:
         raise fail(Exit.USAGE, f"--server envoy: {error}", error.remedy) from None
     except OSError as error:
         raise cannot_listen(error) from None
-
-
-def _tls(flags: ServerFlags) -> ServerTlsValues | None:
-    """The certificate files. Raises typer.BadParameter for unusable ones: Envoy would only fail to start."""
-    from a2a_bridge.cli.security import server_tls
-
-    return None if server_tls(flags) is None else ServerTlsValues(**taken(ServerTlsValues, flags))

@@ -24,7 +24,7 @@ from a2a_bridge.cli.server_flags import (
     TaskAccess,
     UpstreamAuth,
 )
-from a2a_bridge.cli.values import Exit, file_text, listen_address, usage_error
+from a2a_bridge.cli.values import Exit, as_usage_error, file_text, listen_address, usage_error
 from a2a_bridge.cli.worker import Worker
 from a2a_bridge.core.addresses import ListenAddress, Trust
 from a2a_bridge.core.option_classes import CardTrustValues, JwtValues, ServerTlsValues
@@ -178,15 +178,11 @@ def _tokens(flags: ServerFlags) -> list[Method]:
         raise usage_error("--jwt-audience", text)
     from a2a_bridge.auth import BearerTokens
 
-    try:
+    with as_usage_error("--jwt-issuer", ValueError):
         keys = KeySetSource(options.issuer, options.jwks, ca=options.ca)
         check_key_file(keys, options.jwks, "--jwt-jwks")
-    except ValueError as error:
-        raise usage_error("--jwt-issuer", error) from None
-    try:
+    with as_usage_error("--jwt-algorithms", ValueError):
         return [BearerTokens.of(options, keys)]
-    except ValueError as error:
-        raise usage_error("--jwt-algorithms", error) from None
 
 
 def _proxy(flags: ServerFlags) -> Method:
@@ -197,23 +193,17 @@ def _proxy(flags: ServerFlags) -> Method:
         raise usage_error(
             "--proxy-user-header", "needs --forwarded-allow-ips: otherwise every caller could name itself"
         )
-    try:
+    with as_usage_error("--forwarded-allow-ips", ValueError):
         Trust(trusted)
-    except ValueError as error:
-        raise usage_error("--forwarded-allow-ips", error) from None
-    try:
+    with as_usage_error("--proxy-user-header", ValueError):
         return ProxyHeader(flags.proxy_user_header, trusted)
-    except ValueError as error:
-        raise usage_error("--proxy-user-header", error) from None
 
 
 def _middleware(text: str) -> Middleware:
     from a2a_bridge.cli.target import BadTargetError, load_named, parse
 
-    try:
+    with as_usage_error("--middleware", BadTargetError):
         factory = load_named(parse(text))
-    except BadTargetError as error:
-        raise usage_error("--middleware", error) from None
     made: Any = factory() if callable(factory) else None
     if not callable(made):
         raise usage_error(
@@ -250,10 +240,8 @@ def card_signing_keys(flags: ServerFlags) -> tuple[str, ...]:
         raise usage_error(
             _SIGN, "needs --public-url: a signed card cannot follow the Host header, which callers choose"
         )
-    try:
+    with as_usage_error(_SIGN, ValueError, ImportError):
         CardSigner(keys)
-    except (ValueError, ImportError) as error:
-        raise usage_error(_SIGN, error) from None
     return keys
 
 
@@ -267,12 +255,10 @@ def card_check(flags: CardTrustFlags, ca: Path | None) -> CheckCard | None:
         if options.required:
             raise usage_error("--require-signed-card", "needs --card-keys FILE|URL, or --card-jku-host HOST")
         return None
-    try:
+    with as_usage_error("--card-keys", ValueError, ImportError):
         trust = CardTrust(**taken(CardTrustValues, flags), ca=str(ca or ""))
         for source in options.keys:
             check_key_file(KeySetSource(source, source), source, "--card-keys")
-    except (ValueError, ImportError) as error:
-        raise usage_error("--card-keys", error) from None
     return trust.check
 
 

@@ -24,7 +24,15 @@ from a2a_bridge.cli.security import authentication, card_signing_keys, check_car
 from a2a_bridge.cli.server_flags import RuleSettings, ServeFlags, ServerFlags
 from a2a_bridge.cli.target import TargetKind, load, parse
 from a2a_bridge.cli.usage import UsageRecorder
-from a2a_bridge.cli.values import Exit, file_text, listen_address, parse_dialect, text_or_file, usage_error
+from a2a_bridge.cli.values import (
+    Exit,
+    as_usage_error,
+    file_text,
+    listen_address,
+    parse_dialect,
+    text_or_file,
+    usage_error,
+)
 from a2a_bridge.cli.worker import Worker
 from a2a_bridge.cluster.nats_bus import split_server
 from a2a_bridge.core.errors import A2AError
@@ -262,11 +270,9 @@ def check_cluster(flags: ServeFlags) -> None:
         if flags.cluster_credentials or flags.cluster_ca:
             raise usage_error("--cluster", "the addresses of NATS are missing")
         return
-    try:
+    with as_usage_error("--cluster", ValueError):
         for one in flags.cluster.split(","):
             split_server(one.strip())
-    except ValueError as error:
-        raise usage_error("--cluster", error) from None
     if not flags.store.startswith("postgresql:"):
         raise usage_error("--cluster", "replicas need --store postgresql://…")
     for path, name in (
@@ -280,10 +286,8 @@ def check_cluster(flags: ServeFlags) -> None:
 def keys_of(text: str) -> list[str]:
     """The keys of `--store-key`, which can be in a file. Raises typer.BadParameter."""
     keys = keys_in(text_or_file(text, "--store-key"))
-    try:
+    with as_usage_error("--store-key", ValueError, ImportError):
         Vault(keys)
-    except (ValueError, ImportError) as error:
-        raise usage_error("--store-key", error) from None
     return keys
 
 
@@ -291,15 +295,11 @@ def push_options(flags: ServerFlags) -> PushOptions:
     """The allowed addresses and the signing keys of notifications. Raises typer.BadParameter."""
     keys = tuple(file_text(path, "--push-signing-key") for path in flags.push_signing_key or ())
     options = PushOptions(**{**taken(PushOptions, flags), "signing_keys": keys})
-    try:
+    with as_usage_error("--push-allow", ValueError):
         options.policy()
-    except ValueError as error:
-        raise usage_error("--push-allow", error) from None
-    try:
+    with as_usage_error("--push-signing-key", ValueError, ImportError):
         if keys:
             Signer(keys, options.issuer)
-    except (ValueError, ImportError) as error:
-        raise usage_error("--push-signing-key", error) from None
     return options
 
 
@@ -365,10 +365,8 @@ def _of_program(flags: ServeFlags, name: str) -> Agent:
     """The agent of `--exec`. Raises typer.BadParameter, CardError."""
     from a2a_bridge.hosting.programs import Program, ProgramError, remove_leftovers
 
-    try:
+    with as_usage_error("--exec", ProgramError):
         program = Program(*flags.exec or (), **taken(ProgramOptions, flags))
-    except ProgramError as error:
-        raise usage_error("--exec", error) from None
     for missing in (one for one in flags.exec_env or () if one not in os.environ):
         logger.warning("--exec-env: this process has no variable %s", missing)
     if given := [one for one in _OF_EXECUTORS if getattr(flags, one)]:

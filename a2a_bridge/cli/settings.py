@@ -65,7 +65,7 @@ def effective(group: type, file: ConfigFile, given: Mapping[str, Any]) -> Settin
                 (("exec",), "exec and [agents.NAME] are both there; a program is exec in a table, too")
             )
     if problems:
-        raise _error(file, problems)
+        raise ConfigError(file.path, [Problem(file.line_of(place), text) for place, text in problems])
     in_file = {name: value for name, value in tree.items() if name not in given}
     return Settings({name: getattr(model, name) for name in type(model).model_fields}, in_file)
 
@@ -119,15 +119,12 @@ def _table_of(group: type) -> Any:
 
 
 def _fields(group: type) -> dict[str, Any]:
-    return {
-        one.name: (_annotation(one), _field(one))
-        for one in options_of(group).values()
-        if one.described.in_file
-    }
-
-
-def _field(one: Option) -> Any:
-    return pydantic.Field(... if one.required else one.default, description=one.described.help)
+    found = {}
+    for one in options_of(group).values():
+        if one.described.in_file:
+            default = ... if one.required else one.default
+            found[one.name] = (_annotation(one), pydantic.Field(default, description=one.described.help))
+    return found
 
 
 def _annotation(one: Option) -> Any:
@@ -280,7 +277,3 @@ def _class_at(group: type, place: Sequence[str | int]) -> type:
         if one is not None and _table_class(one) is not None:
             return _class_at(_table_class(one), place[2:])
     return group
-
-
-def _error(file: ConfigFile, problems: Iterable[tuple[Place, str]]) -> ConfigError:
-    return ConfigError(file.path, [Problem(file.line_of(place), text) for place, text in problems])

@@ -55,7 +55,7 @@ def upgrade(store: StoreArgument, *, flags: OutputFlags) -> None:
         if before is None:
             raise _of_something_else()
         if before > HEAD:
-            raise _newer(before)
+            raise fail(Exit.USAGE, f"the tables are of a newer version ({before})", "a newer a2a-bridge")
         if before != HEAD:
             upgrade(connection)
     text = f"the tables are those of this version ({HEAD}) already" if before == HEAD else f"now at {HEAD}"
@@ -119,17 +119,10 @@ def _connect_alone(store: str, *, writes: bool) -> Iterator[Connection]:
 
 
 def _of_something_else() -> typer.Exit:
-
     return fail(Exit.USAGE, "the database has tables of another program", "a separate database")
 
 
-def _newer(found: str) -> typer.Exit:
-
-    return fail(Exit.USAGE, f"the tables are of a newer version ({found})", "a newer a2a-bridge")
-
-
 def _say(tree: dict[str, Any], text: str, output: Output) -> None:
-
     if output is Output.JSON:
         document(tree)
     else:

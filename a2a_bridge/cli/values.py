@@ -88,10 +88,8 @@ def parse_peer(name: str, flag: str = "--peer") -> str:
     """The name of an existing peer profile, or "". Raises typer.BadParameter."""
     from a2a_bridge.peers import find_profile
 
-    try:
+    with as_usage_error(flag, LookupError):
         find_profile(name)
-    except LookupError as error:
-        raise usage_error(flag, error.args[0]) from None
     return name
 
 

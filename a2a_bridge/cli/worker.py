@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -121,12 +121,11 @@ class Worker:
     def _take(self, line: bytes) -> None:
         """Does what the supervisor says."""
         if line != SUCCEEDED:
-            rules = [RuleSettings(**_tuples(one)) for one in json.loads(line)]
+            rules = []
+            for row in json.loads(line):
+                members: dict[str, Any] = {name: tuple(texts) for name, texts in row.items()}
+                rules.append(RuleSettings(**members))
             for tell in self.on_rules:
                 tell(rules)
         elif self.listener is not None:
             self.listener.has_successor = True
-
-
-def _tuples(rule: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(texts) for name, texts in rule.items()}

@@ -135,13 +135,10 @@ def supervise(
             supervisor.reloader.on_change(lambda _, new: _check_counting(new))
             if check is not None:
                 supervisor.reloader.on_change(lambda _, new: check(new))
+        with asyncio.Runner() as runner:
+            return typer.Exit(runner.run(supervisor.run()))
     except OSError as error:
         return cannot_listen(error)
-    with asyncio.Runner() as runner:
-        try:
-            return typer.Exit(runner.run(supervisor.run()))
-        except OSError as error:
-            return cannot_listen(error)
 
 
 @dataclass(slots=True, eq=False)
@@ -273,7 +270,7 @@ class _Supervisor:
         loop = asyncio.get_running_loop()
         for number in _STOP:
             loop.add_signal_handler(number, self._on_stop, number)
-        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._run(self._replace_all()))
         if self.reloader is not None and self.reloader.flags.reload:
             self._run(self.reloader.watch(self._replace_all))
         if self.code is not None:
@@ -468,9 +465,6 @@ class _Supervisor:
         for worker in self._alive:
             if not worker.succeeded:  # those drain already, and a second signal would end them at once
                 worker.signal(signal.SIGTERM)
-
-    def _on_hangup(self) -> None:
-        self._run(self._replace_all())
 
     async def _replace_all(self) -> None:
         """Starts successors of all workers, unless the configuration file is not valid."""

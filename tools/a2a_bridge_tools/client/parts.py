@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from a2a_bridge.cli.values import usage_error
+from a2a_bridge.cli.values import as_usage_error, usage_error
 from a2a_bridge.codec import DecodeError, JsonSyntaxError, encoder, loads
 from a2a_bridge.core.messages import data_part
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -95,10 +95,8 @@ def _data(place: str) -> hub.Part:
         content: str | bytes = from_stdin(hint)
     else:
         content = place if place[:1] in ("{", "[") else _content(Path(place), hint)
-    try:
+    with as_usage_error(hint, DecodeError):
         return data_part(_json(content, hint), media_type="application/json")
-    except DecodeError as error:
-        raise usage_error(hint, error) from None
 
 
 def _content(path: Path, hint: str) -> bytes:

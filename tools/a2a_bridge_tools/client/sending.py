@@ -32,7 +32,7 @@ from a2a_bridge.app.peer import request_of
 from a2a_bridge.bindings.following import Following
 from a2a_bridge.cli.environment import Environment
 from a2a_bridge.cli.output import fail, print_message
-from a2a_bridge.cli.values import Exit, usage_error
+from a2a_bridge.cli.values import Exit, as_usage_error, usage_error
 from a2a_bridge.codec import DecodeError, decoder
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
@@ -67,10 +67,8 @@ def request_with(parts: list[hub.Part], flags: ContinueFlags) -> hub.SendMessage
     """A request with the ids and the metadata of the flags. Raises typer.BadParameter."""
     request = request_of(parts, task=flags.task_id, context_id=flags.context_id)
     if flags.metadata:
-        try:
+        with as_usage_error("--metadata", DecodeError):
             request.metadata.CopyFrom(_decode_struct(json_object(flags.metadata, "--metadata")))
-        except DecodeError as error:
-            raise usage_error("--metadata", error) from None
     return request
 
 

@@ -33,10 +33,7 @@ PROGRAM = f"a2a-bridge {__version__}"
 
 @dataclass(slots=True)
 class Launch:
-    """Makes the playground of a running server, by the flags of its command.
-
-    kind: `agent` or `gateway`. Raises typer.BadParameter.
-    """
+    """Makes the playground of a running server, by the flags of its command (kind)."""
 
     flags: ServerFlags
     kind: str
