@@ -1,8 +1,8 @@
 """The names for authors of transports, versions, stores, adapters and middleware.
 
 These names and those of `a2a_bridge.__all__` are the stable API: they change with a major version only, and
-CHANGELOG.md says so. Every other module of the package may change without notice. The contract suites for
-your tests are in `a2a_bridge.testing.contracts`; they need pytest.
+CHANGELOG.md says so. Every other module may change without notice. The contract suites for your tests are in
+`a2a_bridge.testing.contracts`; they need pytest.
 """
 
 from a2a_bridge.app.peer import Peer, request_of

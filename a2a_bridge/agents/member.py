@@ -1,12 +1,10 @@
 """One of several agents: as it is given to a server, while it is served, and as callers find it.
 
 Rules:
-1. An entry has the name of the agent, its options, and the way to open it. A member has its part of the
-   hosts, and its calls in progress.
+1. An entry has the name, options and opening of an agent, a member its part of the hosts, and its calls.
 2. gRPC finds the agents behind a common address by tenant or host name. The tenant that names an agent ends
    here: the agent sees a call without it. Other tenants belong to the agent that is found otherwise.
 3. A host name counts where the server sees the authority of a call, which grpc.aio does not show.
-4. `GET /agents` and the AI Catalog list the agents.
 """
 
 from __future__ import annotations
@@ -48,10 +46,9 @@ Opening = Callable[[Shared], AbstractAsyncContextManager[Server]]
 
 @dataclass(frozen=True, slots=True)
 class AgentEntry:
-    """An agent to serve among others. Raises ValueError for an invalid name.
-
-    name: in its path and as its tenant. names: host names at which it is served, too. at_root: it is also
-    served where the only agent of a server is: at the root, and over gRPC for every other tenant.
+    """An agent to serve among others. name: in its path and as its tenant. names: host names at which it is
+    served, too. at_root: it is also served where the only agent of a server is: at the root, and over gRPC
+    for every other tenant. Raises ValueError for an invalid name.
     """
 
     name: str

@@ -62,10 +62,9 @@ _TRANSIENT = frozenset({Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED})
 
 
 class Agents:
-    """A server with several agents; like `Server`, and agents can be added and removed.
-
-    options: addresses, host options and limits of the server; its agents have options of their own. host: an
-    application that takes everything in place of listeners. grpc: whether gRPC is served.
+    """A server with several agents; like `Server`, and agents can be added and removed. options: of the
+    server; its agents have options of their own. host: an application in place of listeners. grpc: whether
+    gRPC is served.
     """
 
     def __init__(
@@ -157,8 +156,8 @@ class Agents:
 
     async def replace(self, entry: AgentEntry, grace: float) -> None:
         """Serves an agent in place of the one of its name, whose running calls get `grace` seconds. Callers
-        see no gap: two of them are open for a moment. Raises LookupError, and the errors of `open`; then the
-        old one stays.
+        see no gap: both are open for a moment. Raises LookupError, and the errors of `open`; then the old one
+        stays.
         """
         old = self._members.get(entry.name)
         if old is None:

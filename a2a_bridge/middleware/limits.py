@@ -2,12 +2,10 @@
 No rates, no bytes.
 
 Rules:
-1. Too many calls are RESOURCE_EXHAUSTED with a retry time; too many parts are INVALID_PARAMS naming the
-   member.
-2. Callers are counted by principal. Callers without a principal share one allowance: addresses are unreliable
-   behind proxies, and a caller with many addresses would have many allowances.
-3. Counts concern this process only.
-4. A call ends at its deadline, which callers and bindings set.
+1. Too many calls are RESOURCE_EXHAUSTED with a retry time; too many parts are INVALID_PARAMS.
+2. Callers are counted by principal, in this process. Callers without a principal share one allowance:
+   addresses are unreliable behind proxies, and a caller with many addresses would have many allowances.
+3. A call ends at its deadline, which callers and bindings set.
 """
 
 from __future__ import annotations
@@ -157,9 +155,8 @@ class _Counted(Events):
 
 
 def deadline() -> Middleware:
-    """Middleware that raises DEADLINE_EXCEEDED at `context.deadline` and stops the work below.
-
-    The deadline of a stream is for the whole stream. A task of a hosted agent continues; only the call ends.
+    """Middleware that raises DEADLINE_EXCEEDED at `context.deadline`, for a whole stream, and stops the work
+    below. A task of a hosted agent continues; only the call ends.
     """
     return _Deadline
 

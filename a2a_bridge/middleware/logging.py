@@ -1,8 +1,7 @@
-"""The outcome of a call, as one name of a small set for logs, metrics and traces; and one log line per call:
-binding and version, operation, task, outcome, duration, caller and agent.
+"""The outcome of a call, as one name of a small set for logs, metrics and traces; and one log line per call.
 
-Never content: of callers and agents, only names, addresses and task ids are logged. The same values are
-attributes of the record, for formatters (`FIELDS`).
+Never content: of callers and agents, only names, addresses and task ids are logged, also as attributes of the
+record, for formatters (`FIELDS`).
 """
 
 from __future__ import annotations
@@ -160,10 +159,9 @@ LONGEST = 64
 
 
 def code_of(error: BaseException | None, last: Event | None = None) -> str:
-    """OK, or the name of a `Reason`. Anything but an A2AError or the end of the caller is a defect.
-
-    error: that ended the call; None for a response. last: the last event of a stream. A caller that leaves a
-    stream after the end of its task has got everything.
+    """OK, or the name of a `Reason`. Anything but an A2AError or the end of the caller is a defect. error:
+    None for a response. last: the last event of a stream: a caller that leaves after the end of its task has
+    got everything.
     """
     if error is None:
         return OK

@@ -4,13 +4,11 @@ Rules:
 1. A 0.x stream ends with the first event with `final`. If there is none, such an event is generated from the
    last known status, with a mark (`dialects.annotation`). A terminal status is final even if its agent left
    that out (Go 2 over gRPC of 0.3), so that it is not sent twice. In a resumed stream a request for input is
-   final only if the task still waits for that input. A snapshot in the middle of a stream (a gap) becomes
-   updates.
+   final only if the task still waits for it. A snapshot in the middle of a stream (a gap) becomes updates.
 2. A snapshot that a bridge generated for 1.0 callers is dropped, and its status counts; but not at the
    beginning of a subscription, where it has the earlier events.
 3. Getting a push config without an id means the first config, or the config with the id of the task (the name
    that older agents used). Lists of push configs have no pages.
-4. For all other callers only the version is checked.
 """
 
 from __future__ import annotations

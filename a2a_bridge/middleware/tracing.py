@@ -1,8 +1,5 @@
-"""Whether calls are traced, and the provider of the tracer. The spans themselves are in `spans`.
-
-Rules:
-1. Only the API of OpenTelemetry is used, and it is loaded only where something is traced.
-2. Without a configured provider there is no middleware at all.
+"""Whether calls are traced, and the provider of the tracer. Only the API of OpenTelemetry is used, and it is
+loaded only where something is traced. Without a provider there is no middleware. The spans are in `spans`.
 """
 
 from __future__ import annotations
@@ -66,9 +63,8 @@ def delivery_spans(tracing: Tracing) -> Callable[[str, str], AbstractContextMana
 
 
 def client_spans(tracer: Tracer, binding: str, version: str, url: str) -> Middleware:
-    """Middleware for a client side; its binding sends the parameters `traceparent` and `tracestate`.
-
-    url: of the agent; spans have only its host and port.
+    """Middleware for a client side, whose binding sends `traceparent` and `tracestate`. url: spans have its
+    host and port.
     """
     from a2a_bridge.middleware.spans import Traced, client_attributes  # rule 1
 

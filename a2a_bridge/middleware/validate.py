@@ -1,9 +1,7 @@
-"""Rejects requests without REQUIRED members of the schema, the same on every binding; and for a remote agent
-names that are too long. It also negotiates protocol extensions (spec 4.6): callers without a required
-extension are rejected, active extensions are echoed. Executors act on `context.extensions` themselves.
-
-A gateway keeps the tenants and contexts of thousands of calls, and the agent may take names of any length.
-Agents that are hosted here check names themselves.
+"""Rejects requests without REQUIRED members of the schema, the same on every binding, and long names for a
+remote agent: a gateway keeps them for thousands of calls. It also negotiates protocol extensions (spec 4.6):
+callers without a required one are rejected, active ones are echoed. Executors act on `context.extensions`
+themselves.
 """
 
 from __future__ import annotations
@@ -28,10 +26,8 @@ LONGEST_TENANT, LONGEST_CONTEXT = 256, 1024
 
 def validate(dialects: Iterable[Dialect] = KNOWN, *, elsewhere: bool = False) -> Middleware:
     """Middleware that raises INVALID_PARAMS naming every absent REQUIRED member (spec 1.4, field_behavior).
-
-    elsewhere: the agent is remote and may be of 0.x itself, so that it decides about members that only 0.x
-    allows to be empty. Then a tenant and a context may have LONGEST_TENANT and LONGEST_CONTEXT characters.
-    dialects: the served versions; requests of older versions with such members pass.
+    elsewhere: the agent is remote: it decides about members that only 0.x, of `dialects`, allows to be empty,
+    and a tenant and a context may have LONGEST_TENANT and LONGEST_CONTEXT characters.
     """
     older = older_versions(dialects) if elsewhere else frozenset()
 
@@ -109,10 +105,9 @@ class Offer:
 
 
 def extensions(card: hub.AgentCard | Offer) -> Middleware:
-    """Middleware for an agent with this card, or with a card that can be replaced.
-
-    A caller without a required extension gets EXTENSION_SUPPORT_REQUIRED with the URIs in the metadata,
-    except for the extended card, which tells callers about extensions.
+    """Middleware for an agent with this card, or with a card that can be replaced. A caller without a
+    required extension gets EXTENSION_SUPPORT_REQUIRED with the URIs, except for the extended card, which
+    tells callers about extensions.
     """
     offer = card if isinstance(card, Offer) else Offer(card)
 

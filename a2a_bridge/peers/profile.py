@@ -3,8 +3,7 @@ specification.
 
 Rules:
 1. A dialect says what a version is; a profile says how one implementation deviates from it.
-2. A quirk is a typed field whose default is neutral. A behaviour that is harmless for every peer needs no
-   quirk.
+2. A quirk is a typed field whose default is neutral. A behaviour that is harmless for every peer needs none.
 3. Every quirk that a profile sets has its evidence: a place in the source of the implementation.
 """
 

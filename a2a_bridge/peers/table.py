@@ -1,15 +1,12 @@
 """The peer profiles that the bridge brings along, as data, and the recognition of peers: callers by the
 headers of a request, agents by their card or by name. To remove a profile is to remove its row and its test.
 
-The first row that matches is taken, so that more specific rows come first. `a2a-version` is the header that
-clients of 1.x send with every request, also when they speak 0.3.
-
 Rules:
-1. Nothing else in this project reads a user agent; bindings, dialects and gateways ask the profile for its
-   quirks.
-2. A caller is recognised by a few headers. The result is remembered for each combination of them, within a
+1. The first row that matches counts: first the profiles of users, then specific rows. Clients of 1.x send the
+   header `a2a-version` with every request, also when they speak 0.3.
+2. Nothing else in this project reads a user agent; all others ask the profile for its quirks.
+3. A caller is recognised by a few headers. The result is remembered for each combination of them, within a
    limit, because callers choose their headers.
-3. Profiles of users come before the profiles of the bridge.
 """
 
 from __future__ import annotations
@@ -286,11 +283,9 @@ def add_profile(profile: Profile) -> None:
 
 
 def profiles() -> Profiles:
-    """The table: profiles that were added, profiles of entry points of group `a2a_bridge.peers`, profiles of
-    the bridge.
-
-    An entry point names a Profile, or a function without arguments that returns several. The first call
-    raises BrokenExtensionError for any other entry point.
+    """The table: profiles that were added, profiles of entry points of group `a2a_bridge.peers` (a Profile,
+    or a function without arguments that returns several; the first call raises BrokenExtensionError for
+    others), those of the bridge.
     """
     global _table  # noqa: PLW0603  made once, because entry points are looked up in files
     if _table is None:

@@ -2,8 +2,7 @@
 
 Rules:
 1. 2xx acknowledges. Redirects and rejections (4xx except 408, 409, 425, 429) are final: dead letters. All
-   other failures are retried after a random pause below a bound that doubles (see `pause`), or after the time
-   of Retry-After.
+   other failures are retried after `pause`, or after the time of Retry-After.
 2. A notification for a target with an open circuit waits; that counts as no attempt. Once a target has failed
    for longer than `age`, its pending notifications get one attempt each and then become dead letters.
 3. The last quarter of the slots is for targets without a delivery in progress, so that slow targets with many
@@ -89,11 +88,9 @@ def no_trace(_target: str, _task_id: str) -> AbstractContextManager[Mapping[str,
 
 
 class DeliveryWorker:
-    """Works from `start` to `close`.
-
-    task_at: for receivers of versions with whole tasks as notifications. names: renames tasks for versions in
-    which callers name them. traced: the trace of each attempt. now: seconds on a monotonic clock. wall:
-    seconds since the epoch, for receivers. chance: a random number below 1.
+    """Works from `start` to `close`. task_at: for receivers of versions with whole tasks as notifications.
+    names: renames tasks for versions in which callers name them. traced: the trace of each attempt. now:
+    monotonic seconds. wall: seconds since the epoch, for receivers. chance: a random number below 1.
     """
 
     def __init__(
@@ -439,12 +436,9 @@ async def push_service(
     issuer: str = "",
     traced: Traced = no_trace,
 ) -> AsyncIterator[PushService]:
-    """Delivers the notifications of an outbox while the context is open: with the policy for receivers, the
-    delivery worker, and the verification keys.
-
-    names: renames tasks for versions in which callers name them. sender: replaces the resolver made from the
-    options. issuer: of signatures, unless the options name one. traced: the trace of each attempt. Raises
-    ValueError for invalid options, ImportError if a package is missing that they need.
+    """Delivers the notifications of an outbox while the context is open. names, traced: of DeliveryWorker.
+    sender: replaces the resolver made from the options. issuer: of signatures, unless the options name one.
+    Raises ValueError for invalid options, ImportError if a package is missing that they need.
     """
     options = options or PushOptions()
     resolver = sender or WebhookResolver(options.policy())

@@ -1,11 +1,9 @@
-"""A fair queue: one key per push config, with the time at which its first notification is due. It holds no
-notification.
+"""A fair queue: one key per push config, with the time at which its first notification is due.
 
 Rules:
-1. A key waits for its time, then for capacity of its target, and is then out until its result is reported.
-   A result counts if it belongs to the notification with which the key went out: it may come twice, or late.
+1. A key waits for its time, then for capacity of its target, and is then out until its result is reported. A
+   result counts if it belongs to the notification with which the key went out: it may come twice, or late.
 2. Targets with ready keys take turns, so a target with many keys does not delay the others.
-3. Times are read from a monotonic clock, which the caller chooses.
 """
 
 import heapq

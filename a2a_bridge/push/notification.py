@@ -3,17 +3,16 @@ nothing.
 
 Rules:
 1. The token is sent under both names in use, and `Authorization` whenever there are credentials (spec 4.3.2
-   of 0.3, 4.3.3 of 1.0): receivers of every version know one of them. A token that is a signing secret is not
-   sent.
+   of 0.3, 4.3.3 of 1.0): receivers of every version know one of them.
 2. Values that are not allowed in a header, are too long, or are no http(s) URL are rejected when a config is
    registered, not when it is used.
-3. There are two kinds of signatures, which prove sender and content; delivery requires neither. With keys of
-   the operator (`Signer`): a JWT whose public key is in the published JWKS. It contains the digest of the
-   body as `request_body_sha256`, and its `jti` is the id of the notification, so a receiver can detect
-   repetitions. It is sent in SIGNATURE_HEADER, and as a Bearer token if the config has no credentials of its
-   own. Several keys are a rotation: the first signs, all are published.
-4. With a secret of the receiver (a token that begins with `whsec_`): the HMAC of Standard Webhooks. That
-   secret is then not sent.
+3. Two kinds of signatures prove sender and content; delivery requires neither. With keys of the operator
+   (`Signer`): a JWT whose public key is in the published JWKS. It contains the digest of the body as
+   `request_body_sha256`, and its `jti` is the id of the notification, so a receiver can detect repetitions.
+   It is sent in SIGNATURE_HEADER, and as a Bearer token if the config has no credentials. Several keys are a
+   rotation: the first signs, all are published.
+4. With a secret of the receiver (a token that begins with `whsec_`, and is not sent): the HMAC of Standard
+   Webhooks.
 """
 
 import base64
@@ -75,10 +74,8 @@ def notification(
     version: str,
     named: Named | None = None,
 ) -> Notification:
-    """The request for a config and an event.
-
-    task: the task after the event, for versions with whole tasks as notifications. None if unknown: then a
-    task is made from the event's content. named: renames the event for its receiver.
+    """The request for a config and an event. task: the task after the event, for versions with whole tasks as
+    notifications; None: it is made from the event's content. named: renames the event for its receiver.
     """
     form = form_of(version)
     if form.whole_tasks and not event.HasField("task") and not event.HasField("message"):
@@ -102,9 +99,8 @@ def find_named(names: Names, version: str, scope: Scope) -> Named | None:
 
 
 def read(body: bytes, version: str = "") -> hub.StreamResponse:
-    """The event in a notification. Raises PARSE_ERROR, INVALID_PARAMS.
-
-    version: of the agent, used only for notifications not in the format of 1.0; unless given, 0.3.
+    """The event in a notification. version: of the agent, used only for notifications not in the format of
+    1.0; unless given, 0.3. Raises PARSE_ERROR, INVALID_PARAMS.
     """
     try:
         tree = loads(body)
@@ -183,10 +179,8 @@ LIFETIME = 300
 
 
 class Signer:
-    """Signs with private keys, each as PEM or JWK: EC P-256 or P-384, or RSA.
-
-    issuer: the `iss` of tokens. now: seconds since the epoch. Raises ValueError for other keys,
-    MissingExtraError without `joserfc`.
+    """Signs with private keys, each as PEM or JWK: EC P-256 or P-384, or RSA. issuer: the `iss` of tokens.
+    now: seconds since the epoch. Raises ValueError for other keys, MissingExtraError without `joserfc`.
     """
 
     def __init__(self, keys: Sequence[str], issuer: str, *, now: Callable[[], float] = time.time) -> None:

@@ -23,9 +23,8 @@ class PushConfigStore(Protocol):
     """Keeps push notification configs by task and id (spec 3.1.7 to 3.1.10)."""
 
     async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
-        """Stores a config under its task_id and id. replace: False to keep an existing config.
-
-        Raises A2AError RESOURCE_EXHAUSTED when the task has as many as the store allows.
+        """Stores a config under its task_id and id. replace: False to keep an existing config. Raises
+        A2AError RESOURCE_EXHAUSTED when the task has as many as the store allows.
         """
         ...
 
@@ -89,10 +88,8 @@ class Backlog(NamedTuple):
 
 
 class Outbox(Protocol):
-    """Due notifications. The store adds events by itself, in the same commit as the event.
-
-    An outbox that can be measured has `async def backlog(self) -> Backlog`: how much it holds, for all
-    replicas.
+    """Due notifications. The store adds events by itself, in the same commit as the event. An outbox that can
+    be measured has `async def backlog(self) -> Backlog`: how much it holds, for all replicas.
     """
 
     def on_new(self, callback: Callable[[], None], /) -> None:
@@ -105,10 +102,8 @@ class Outbox(Protocol):
 
     async def due(self, limit: int, capacity_of: Callable[[str], int], /) -> list[Delivery]:
         """Due notifications, at most one per config, the oldest. They belong to this process until it settles
-        them or dies.
-
-        capacity_of: capacity of a target (`https://host:443`) at present. Notifications for other targets
-        do not wait for it.
+        them or dies. capacity_of: of a target (`https://host:443`) at present; notifications for other
+        targets do not wait.
         """
         ...
 

@@ -1,5 +1,4 @@
-"""The content of push configs that only 0.x has: extracts it from requests, remembers it, and restores it in
-responses.
+"""The content of push configs that only 0.x has: extracts, remembers and restores it.
 
 Rules:
 1. Content that an older caller sent beside a config goes back, in `ResponseParameters.side_channel`, to older
@@ -7,8 +6,8 @@ Rules:
 2. Content of a config inside a message counts as if that config had been registered by itself. Such a config
    has no id yet, so it is remembered by its receiver (URL and token).
 3. Hosted agents store it with the configs. For all other agents `push_memory` remembers it in this process:
-   by a digest, so that long ids take no more memory and tokens are not stored; above `most` the oldest
-   entries are evicted.
+   by a digest, so that long ids take no more memory and tokens are not stored; the oldest above `most` are
+   evicted.
 """
 
 from __future__ import annotations

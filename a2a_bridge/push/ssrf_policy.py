@@ -1,5 +1,4 @@
-"""The policy against server-side request forgery (SSRF): the allowed targets of notifications. Pure, without
-any I/O.
+"""The policy against server-side request forgery (SSRF): the allowed targets of notifications. Pure.
 
 Rules:
 1. Only http and https, only some ports, only globally routed addresses. The list is here, because `ipaddress`
@@ -106,10 +105,8 @@ class SsrfPolicy:
         return scheme.lower() in self.schemes
 
     def rejection(self, host: str, port: int, addresses: Iterable[str]) -> str:
-        """Why a host must not be connected to, given all its addresses; empty if allowed. The text is for
-        callers.
-
-        Without addresses, that is for an unknown name, only name and port are checked.
+        """Why a host must not be connected to, given all its addresses, in words for callers; empty if
+        allowed. Without addresses, that is for an unknown name, only name and port are checked.
         """
         if self.admits(host, port):
             return ""

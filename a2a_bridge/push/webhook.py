@@ -115,7 +115,8 @@ _PORTS = {"http": 80, "https": 443}
 
 class WebhookResolver:
     """Checks webhooks when they are registered. Resolves their hosts once, and gives the addresses that the
-    SSRF policy allows, also for `bindings.http_post`.
+    SSRF policy allows, also for `bindings.http_post`. lookup: resolves names. own: True for addresses of this
+    machine.
 
     Rules:
     1. The policy is checked when a config is registered and when a connection is made. Only the second check
@@ -123,8 +124,6 @@ class WebhookResolver:
     2. A name that cannot be resolved at present may be registered: DNS changes can be slow.
     3. Addresses of this machine are rejected, public addresses too: the system names the source address of a
        connection to them.
-
-    lookup: resolves names. own: True for addresses of this machine.
     """
 
     def __init__(

@@ -74,10 +74,8 @@ class Turn:
 
 
 class Caller:
-    """One caller of the agent, with a context of its own unless one is named.
-
-    peer: the agent. context: identifies the caller to an agent in this process; for one on a socket, the
-    options of the peer do.
+    """One caller of the agent, with a context of its own unless one is named. context: identifies the caller
+    to an agent in this process; for one on a socket, the options of `peer` do.
     """
 
     def __init__(self, peer: Peer, context: CallContext | None = None) -> None:
@@ -117,8 +115,8 @@ async def _asked(caller: Caller, text: str, where: str) -> Turn:
 
 class AdapterContract:
     """Subclass it, and override the fixture `agent`: the agent of the table above, made by the adapter.
-
-    changes_arguments: whether an approval can change the arguments of its call. One that cannot asks again.
+    changes_arguments: whether an approval can change the arguments of its call; an adapter that cannot asks
+    again.
     """
 
     changes_arguments = True

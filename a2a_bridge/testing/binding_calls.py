@@ -1,8 +1,4 @@
-"""The base of BindingContract, which opens the binding under test, and its tests of callers and of streams.
-
-Callers are identified, get answers in their version, and are rejected without TLS where the host has it.
-Streams have back-pressure, fairness, ids, gaps, and a limit for silence.
-"""
+"""The base of BindingContract, which opens the binding under test, and its tests of callers and streams."""
 
 from __future__ import annotations
 
@@ -55,14 +51,12 @@ class Listening:
 
 
 class OpensBindings(ServiceContract):
-    """Opens the binding under test.
-
-    dialect: the version of the calls; it needs a form for the binding's kind, or a canonical one. Operations
-    it lacks are not tested, members it may lose not compared. paths: True if several services may be mounted
-    on one host, each at its path. keep_alive: True if silence on a stream is filled, and a silent peer is
-    detected (HostOptions, DialOptions). numbered: True if events are sent with their ids (`core.resume`).
-    Otherwise events must not have ids. stalled_bytes: the most that server, kernel and client may hold for a
-    stalled reader.
+    """Opens the binding under test. dialect: the version of the calls; it needs a form for the binding's
+    kind, or a canonical one. Operations it lacks are not tested, members it may lose not compared. paths:
+    True if one host takes several services, each at its path. keep_alive: True if silence on a stream is
+    filled, and a silent peer is detected (HostOptions, DialOptions). numbered: True if events are sent with
+    their ids (`core.resume`); otherwise events must not have ids. stalled_bytes: the most that server, kernel
+    and client may hold for a stalled reader.
     """
 
     binding: Binding[Any]

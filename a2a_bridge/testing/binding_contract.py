@@ -34,9 +34,8 @@ from a2a_bridge.testing.service_contract import PATIENCE, failure, invoke
 
 
 class BindingContract(AccessContract, StreamContract):
-    """Subclass it with a `binding` and its `url`; the subclass's name must start with `Test`.
-
-    OpensBindings has the attributes for bindings that lack something.
+    """Subclass it with a `binding` and its `url`; the subclass's name must start with `Test`. OpensBindings
+    has the attributes for bindings that lack something.
     """
 
     @both

@@ -1,6 +1,5 @@
-"""The contract suites in one place: subclass one, name the subclass `Test…`, run pytest. No tests of its own.
-
-They need pytest and pytest-asyncio in auto mode, which the product itself does not depend on.
+"""The contract suites in one place: subclass one, name the subclass `Test…`, run pytest. They need pytest and
+pytest-asyncio in auto mode, which the product itself does not depend on.
 """
 
 from a2a_bridge.testing.adapter_contract import AdapterContract

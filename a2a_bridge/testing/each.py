@@ -1,6 +1,5 @@
-"""One test for many rows. A row costs a call and no test of its own, and the rows share the fixtures.
-
-It takes the place of `pytest.mark.parametrize` where rows are many and need no fixtures for themselves.
+"""One test for many rows, in place of `pytest.mark.parametrize` where the rows need no fixtures for
+themselves: a row costs a call and no test of its own.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ _FAILURES = (Exception, pytest.fail.Exception)
 
 def each(names: str | Iterable[str], rows: Iterable[Any]) -> Callable[[Callable[..., Any]], Any]:
     """Calls a test with each row. Fails after the last row with all failures, each with its row as a note.
-
-    names: of the parameters, or one text with commas between them. rows: values, tuples of values for
-    several names, or objects of `pytest.param` with an id and without marks.
+    names: of the parameters, or one text with commas. rows: values, tuples of values for several names, or
+    objects of `pytest.param` with an id and without marks.
     """
     keys = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
     alone = isinstance(names, str) and len(keys) == 1

@@ -1,6 +1,6 @@
 """OutboxContract: the guarantees of a store's push configs and outbox that the delivery worker needs.
-
-`DurableOutboxContract` includes it. Subclass one with `opened`; the subclass's name must start with `Test`.
+Subclass it, or DurableOutboxContract, which includes it, with `opened`; the subclass's name must start with
+`Test`.
 """
 
 from __future__ import annotations

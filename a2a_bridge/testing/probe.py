@@ -15,11 +15,9 @@ OnStream = Callable[[Call[Any, Any]], AsyncGenerator[Any, None]]
 
 
 class Probe:
-    """Set `on_unary` and `on_stream` to the behaviour of calls; `answering` and `yielding` make simple ones.
-
-    `on_stream` yields events, or messages if no ids are needed.
-
-    calls: every call in order of arrival. cancelled: the number of calls that were cancelled or closed early.
+    """Set `on_unary` and `on_stream`, which yields events or messages, to the behaviour of calls; `answering`
+    and `yielding` make simple ones. calls: every call in order of arrival. cancelled: the number of calls
+    that were cancelled or closed early.
     """
 
     def __init__(self) -> None:

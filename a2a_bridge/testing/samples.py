@@ -33,9 +33,8 @@ def full(cls: type[M], choice: str = "") -> M:
 
 
 def minimal(cls: type[M], choice: str = "") -> M:
-    """A sample with only the REQUIRED members at every depth, and `choice` of a oneof.
-
-    A response that requires one of several members contains the first if there is no choice.
+    """A sample with only the REQUIRED members at every depth, and `choice` of a oneof, else the first of a
+    response that requires one.
     """
     message = cls()
     payload = cls.DESCRIPTOR.oneofs_by_name.get("payload")

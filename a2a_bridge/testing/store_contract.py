@@ -1,8 +1,7 @@
 """StoreContract: the guarantees of any store that the engine needs. It tests neither speed nor crashes.
-
-`DurableStoreContract` includes it. Subclass one with `opened`; the subclass's name must start with `Test`.
-Third-party stores need nothing else of this package. DriverContract tests a driver of StoreBase: the rows
-that it keeps and deletes. It skips a store without a driver.
+Subclass it, or DurableStoreContract, which includes it, with `opened`; the subclass's name must start with
+`Test`. Third-party stores need nothing else of this package. DriverContract tests a driver of StoreBase: the
+rows that it keeps and deletes. It skips a store without a driver.
 """
 
 from __future__ import annotations
@@ -294,10 +293,8 @@ class DurableStoreContract(StoreContract):
 
 
 class SharedStoreContract(DurableStoreContract):
-    """Also the guarantees between processes that share a store. Subclass it with `beside` too.
-
-    The `survivor` uses the same data as `store` here, and `store` itself continues, like a process that was
-    cut off for too long.
+    """Also the guarantees between processes that share a store. Subclass it with `beside` too. The `survivor`
+    uses the same data as `store`, which itself continues, like a process that was cut off for too long.
     """
 
     def beside(self, store: Store) -> AbstractAsyncContextManager[Store]:

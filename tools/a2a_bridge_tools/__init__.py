@@ -1,5 +1,4 @@
-"""The tools of a2a-bridge for people: commands that call, compare and check agents, and a playground.
-
-A distribution of its own: a server in production needs none of this. The commands are entry points of the
-group `a2a_bridge.commands`, where the command `a2a-bridge` looks for them.
+"""The tools of a2a-bridge for people: commands that call, compare and check agents, and a playground. A
+distribution of its own: a server in production needs none of this. The commands are entry points of the group
+`a2a_bridge.commands`.
 """

@@ -1,6 +1,5 @@
-"""The commands `server` (a demo agent), `ui` (the playground) and `skill` (files for coding agents).
-
-`--help` loads this module, so it imports nothing but declarations of flags.
+"""The commands `server` (a demo agent), `ui` and `skill`. `--help` loads this module, so it imports only
+flags.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,6 @@
 """The agent of `a2a-bridge server`: it repeats what it hears, and knows the standard prefixes of A2A's
-conformance documents.
-
-The first word of a text says what the agent does (`tck-…`, ACTS 11.2); `tck-auth-required` is not in that
-list, but in the documents. A text without such a word comes back. A reply to a question completes the task;
-one that began with `tck-multi-turn` takes answers until one is `done`.
+conformance documents (`tck-…`, ACTS 11.2), and `tck-auth-required`, which only the documents have. A reply to
+a question completes the task; `tck-multi-turn` takes answers until one is `done`.
 """
 
 import asyncio

@@ -1,6 +1,5 @@
-"""`a2a-bridge check`: looks at everything between a client and an agent, and names what to change.
-
-`table.py` has the steps, `inspection.py` what they share; each step is in a module of its own.
+"""`a2a-bridge check`: looks at everything between a client and an agent, and names what to change. `table.py`
+has the steps, `inspection.py` what they share.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """The card: where it is and how it is served, whether its members belong to its versions, its signatures.
 
-A card is served at paths, with a content type, caching, and access from browsers. Its members are those of
-1.0, of 0.x, or of both. A signature is absent, verified, or cannot be verified for a reason.
-
 Rules of the SDKs that would stumble over the card, by the table of peer profiles:
 1. An SDK whose requests have no A2A-Version reads the members of 0.x only; the others read those of 1.0 if
    there are any.

@@ -1,7 +1,6 @@
-"""Messages over each interface: whether all of them answer the same, as a response and as a stream.
-
-Beside it the limits that callers run into (the size of a request, the time of a response), and notifications:
-a receiver is opened, and registered with a message.
+"""Messages over each interface: whether all of them answer the same, as a response and as a stream; the
+limits that callers run into (the size of a request, the time of a response); and notifications to a receiver
+of ours.
 """
 
 from __future__ import annotations

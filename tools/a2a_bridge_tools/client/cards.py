@@ -5,8 +5,8 @@ Rules:
    one has it, and over a scheme that the public card declares (SPEC.md 10.4). A gRPC address has no public
    card: its extended one is shown, if there is one.
 2. The outcome of signatures is `verified`, `unverifiable` or `absent`; only with --require-signed-card is
-   `absent` an error. A card that comes as the response of a call is no document that could be verified, and a
-   card whose signature cannot be checked is never shown as verified.
+   `absent` an error. A card that comes as the response of a call cannot be verified, and a card whose
+   signature cannot be checked is never shown as verified.
 """
 
 import asyncio
@@ -125,10 +125,8 @@ async def _fetch_extended(session: reaching.Session, *, flags: CardGetFlags) -> 
 
 @dataclass(slots=True)
 class SignatureCheck:
-    """Checks a card when it is read, and remembers the outcome.
-
-    trust: the check with the keys of the user; None without keys. required: whether a card without a valid
-    signature is an error.
+    """Checks a card when it is read, and remembers the outcome. trust: the check with the keys of the user,
+    if any. required: whether a card without a valid signature is an error.
     """
 
     trust: CheckCard | None

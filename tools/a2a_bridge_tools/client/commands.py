@@ -1,6 +1,4 @@
-"""The client commands: their arguments and their help. Each imports what it does when it runs.
-
-`--help` loads this module, so it imports nothing but declarations of flags.
+"""The client commands: their arguments and their help. `--help` loads this module, so it imports only flags.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,5 @@
-"""The flags of the client commands. Their variants are in `specification.py`.
-
-Rules:
-1. A field with the name of a row of `OPTIONS` has the variants and the variable of that row.
-2. What the specification does not have, such as `--cacert`, is inherited from the flags of all commands, and
-   `--help-all` shows it.
+"""The flags of the client commands. A field with the name of a row of `OPTIONS` (`specification.py`) has the
+variants and the variable of that row. Others, such as `--cacert`, are shown by `--help-all`.
 """
 
 from dataclasses import dataclass

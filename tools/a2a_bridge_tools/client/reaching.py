@@ -1,9 +1,6 @@
-"""From the flags of a client command to a client of its agent, and from errors to exit codes.
-
-Rules:
-1. The interface is the first of the card that this program speaks; `--transport` prefers others. Versions
-   below 1.0 are only spoken if `--a2a-version` asks for them.
-2. Every error ends in one error object and one exit code (`cli/output.py`).
+"""From the flags of a client command to a client of its agent, and from errors to exit codes
+(`cli/output.py`). The interface is the first of the card that this program speaks; `--transport` prefers
+others. Versions below 1.0 are only spoken if `--a2a-version` asks for them.
 
 Rules of references to agents (`--agent-card`):
 1. A bare host is an origin, as the specification says, and so `host:port` is HTTP here; gRPC is `grpc://`.

@@ -7,10 +7,9 @@ Rules:
    `cell` names the interface, if a call went over several.
 2. Credentials are never recorded or printed: values of headers that hold some, members of queries, and values
    that are known, wherever they stand, are `***`. Bytes with one of them are left out where their message is
-   there.
+   there. `--debug` prints all other bytes as they are.
 3. The recorder knows no file and no loop. Client sides (`observer` is for `DialOptions.frame_observer`),
    listeners, and gateways for both of their hops give it their frames.
-4. `--debug` prints the real bytes on stderr.
 """
 
 from __future__ import annotations

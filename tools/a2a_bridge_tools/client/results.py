@@ -12,9 +12,8 @@ Rules of a stream as text:
 2. No part is dropped: data and files are blocks and fields between the texts, as in `text.py`.
 3. The last state is on stdout, with the ids that go on.
 
-Rules of the line of progress:
-1. Where stderr is no terminal nothing is written, and stdout never gets any of it.
-2. The line appears after a second, changes every second, and is wiped before anything else is printed.
+The line of progress appears on stderr, if that is a terminal, after a second, changes every second, and is
+wiped before anything else is printed.
 """
 
 from __future__ import annotations

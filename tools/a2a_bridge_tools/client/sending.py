@@ -9,13 +9,11 @@ the stream breaks.
 3. A message is sent once. When its stream breaks before its task is known, the error is the result.
 4. A break and its cause are shown at once. From then on, and for an agent that does not stream, the wait ends
    when nothing has changed for `--silence-timeout`: some agents leave a task as it was when they failed.
-5. Agents of 0.x answer with several messages in one stream. Each is an event, and the end of the stream is
-   the end of the answer.
+5. Agents of 0.x answer with several messages in one stream. Each is an event; the end of the stream ends the
+   answer.
 
-Rules of `chat`:
-1. It needs a terminal on both sides; anywhere else it ends at once and names `send`.
-2. The context of the first response goes with every further message, and the task only while it asks for
-   something.
+`chat` needs a terminal on both sides; anywhere else it ends at once and names `send`. The context of the
+first response goes with every further message, and the task only while it asks for something.
 """
 
 import asyncio

@@ -1,9 +1,6 @@
-"""`task get|cancel|list|subscribe|download`, and `task push-config`: webhooks of a task, and `--listen`.
-
-Rules of webhooks:
-1. The card says whether an agent notifies. An agent that does not is not asked.
-2. `--listen` makes a token, rejects notifications without it, and removes its configuration when the task
-   rests or the command is interrupted.
+"""`task get|cancel|list|subscribe|download`, and `task push-config`: webhooks of a task. An agent whose card
+does not offer notifications is not asked. `--listen` makes a token, rejects notifications without it, and
+removes its configuration when the task rests or the command is interrupted.
 """
 
 from __future__ import annotations

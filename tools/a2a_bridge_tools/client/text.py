@@ -1,8 +1,6 @@
-"""Results as text (SPEC.md 9.2): one `Label: value` a line, and blocks under a label of their own.
-
-Rules:
-1. A block is its label on a line, its content, and an empty line. No field stands in it.
-2. No part is dropped: texts and data are blocks, a file is a field with its name, type and size.
+"""Results as text (SPEC.md 9.2): one `Label: value` a line, and blocks, each its label on a line, its
+content, and an empty line; no field stands in one. No part is dropped: texts and data are blocks, a file is a
+field.
 """
 
 import json

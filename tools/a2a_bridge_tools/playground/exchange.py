@@ -1,7 +1,6 @@
-"""Exchanges: calls that were made together, with everything that was seen of them, as lines of a record.
-
-It makes no call. It has the history of exchanges, their results with a comparison, and the traffic of a
-gateway to its agent that belongs to calls of the playground.
+"""Exchanges: calls that were made together, with everything that was seen of them, as lines of a record;
+their history, and the traffic of a gateway to its agent that belongs to calls of the playground. It makes no
+call.
 
 Rules:
 1. A line is one JSON object: those of `client/recording.py` (`call`, `sent`), and of the playground `event`,

@@ -1,8 +1,6 @@
-"""From a running server, or from the target of `ui`, to a playground.
-
-Rules:
-1. The page reads the card over HTTP, as other clients do. It takes the card of the process itself only where
-   it cannot check who serves it: at an address of this machine, which no certificate names.
+"""From a running server, or from the target of `ui`, to a playground. The page reads the card over HTTP, as
+other clients do; it takes the card of the process itself only where it cannot check who serves it: at an
+address of this machine, which no certificate names.
 """
 
 from collections.abc import Sequence

@@ -1,17 +1,15 @@
 """The web server of the playground: the page, the interface that its scripts use, access, and a webhook.
 
 Rules:
-1. Everything but scripts and styles asks for the token of this launch, which stands in the address that is
-   printed. Scripts and styles hold no secret. There is no cookie: the cookies of one port are sent to every
-   port of a host.
-2. The name in `Host` has to be an IP address, `localhost` or the name that was listened at, so that a name
-   of someone else's cannot be made to lead here (DNS rebinding). An `Origin` has to be that of the page.
+1. Everything but scripts and styles, which hold no secret, asks for the token of this launch, which stands in
+   the printed address. There is no cookie: the cookies of one port are sent to every port of a host.
+2. The name in `Host` has to be an IP address, `localhost` or the name that was listened at, so that a name of
+   someone else's cannot be made to lead here (DNS rebinding). An `Origin` has to be that of the page.
 3. Streams are lines of JSON. A reader that leaves ends the calls that it asked for.
 4. Errors are documents with a code and a text, those of a defect included.
 5. A wildcard address cannot be called: this machine reaches it at the loopback address, and the webhook of
    the page is where the browser reaches the page.
 6. The files of the page are read at the start. No part of a request becomes a path.
-7. The webhook keeps the last notifications, and tells readers that wait.
 """
 
 import asyncio
