@@ -222,7 +222,7 @@ def _inner(table: Table) -> Mapping[str, Option]:
 def _origin(read: Reading, one: Option) -> str:
     origin = read.origin(one.name)
     if origin is Origin.FLAG:
-        return f"flag {max(one.flags, key=len).partition('/')[0]}"
+        return f"flag {_flag(one)}"
     if origin is Origin.ENVIRONMENT:
         return f"environment {one.variable}"
     if origin is Origin.FILE:
@@ -230,17 +230,23 @@ def _origin(read: Reading, one: Option) -> str:
     return "default"
 
 
+def _flag(one: Option) -> str:
+    return max(one.flags, key=len).partition("/")[0]
+
+
 def _check_given(read: Reading) -> None:
-    """Raises typer.BadParameter for an option of authentication that is given and empty, as by a variable of
-    a shell that is not set: nobody would be checked. So it is with --ssl-cert-reqs, which needs authorities.
+    """Raises typer.BadParameter for an option without the one that it needs, and for one of authentication
+    that is empty, as by a variable of a shell that is not set: nobody would be checked.
     """
     from a2a_bridge.cli.server_flags import EdgeFlags  # only commands of servers have these options
 
-    for one in options_of(EdgeFlags).values():
-        if getattr(read.flags, one.name, None) == "" and read.origin(one.name) in (Origin.FLAG, Origin.FILE):
-            raise usage_error(max(one.flags, key=len).partition("/")[0], "is empty")
-    if not read.is_default("ssl_cert_reqs") and read.flags.ssl_ca_certs is None:
-        raise usage_error("--ssl-cert-reqs", "needs --ssl-ca-certs")
+    options, security = options_of(read.group), options_of(EdgeFlags)
+    for name, one in options.items():
+        value, needed = getattr(read.flags, name), one.described.needs
+        if name in security and value == "" and read.origin(name) in (Origin.FLAG, Origin.FILE):
+            raise usage_error(_flag(one), "is empty")
+        if needed and value and not read.is_default(name) and not getattr(read.flags, needed):
+            raise usage_error(_flag(one), f"needs {_flag(options[needed])}")
 
 
 def with_flags(command: Callable[..., None]) -> Callable[..., None]:

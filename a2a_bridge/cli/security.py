@@ -153,25 +153,11 @@ def _api_keys(flags: ServerFlags) -> Method:
         raise usage_error("--api-keys", error) from None
 
 
-#: flags that say how a token is checked
-_OF_TOKENS = (
-    "jwt_audience",
-    "jwt_jwks",
-    "jwt_algorithms",
-    "jwt_claim",
-    "jwt_cacert",
-    "streams_outlive_tokens",
-)
-
-
 def _tokens(flags: ServerFlags) -> list[Method]:
     from a2a_bridge.auth import KeySetSource
 
     options = JwtValues(**taken(JwtValues, flags))
     if not options.issuer:
-        for name in _OF_TOKENS:
-            if (getattr(flags, name) or "") != (getattr(ServerFlags, name) or ""):
-                raise usage_error(f"--{name.replace('_', '-')}", "needs --jwt-issuer")
         return []
     if not options.audience or not all(options.audience):
         text = "is required: without it, tokens that were made for other services would be accepted here"
@@ -285,10 +271,6 @@ def server_tls(flags: ServerFlags) -> ServerTls | None:
     from a2a_bridge.bindings.server_tls import ServerTls, TlsFileError
 
     options = ServerTlsValues(**taken(ServerTlsValues, flags))
-    if not options.certificate:
-        for value, flag in ((options.key, "--ssl-keyfile"), (options.client_ca, "--ssl-ca-certs")):
-            if value:
-                raise usage_error(flag, "needs --ssl-certfile")
     if not options.certificate:
         return None
     try:

@@ -131,12 +131,12 @@ class EdgeFlags:
         group="Security",
     )
     jwt_issuer: str = of(JwtValues, "issuer")
-    jwt_audience: list[str] | None = of(JwtValues, "audience", default=None)
-    jwt_jwks: str = of(JwtValues, "jwks")
-    jwt_algorithms: str = of(JwtValues, "algorithms", default="")
-    jwt_claim: str = of(JwtValues, "claim")
-    jwt_cacert: Path | None = of(JwtValues, "ca", default=None)
-    streams_outlive_tokens: bool = of(JwtValues, "streams_outlive")
+    jwt_audience: list[str] | None = of(JwtValues, "audience", default=None, needs="jwt_issuer")
+    jwt_jwks: str = of(JwtValues, "jwks", needs="jwt_issuer")
+    jwt_algorithms: str = of(JwtValues, "algorithms", default="", needs="jwt_issuer")
+    jwt_claim: str = of(JwtValues, "claim", needs="jwt_issuer")
+    jwt_cacert: Path | None = of(JwtValues, "ca", default=None, needs="jwt_issuer")
+    streams_outlive_tokens: bool = of(JwtValues, "streams_outlive", needs="jwt_issuer")
     proxy_user_header: str = flag(
         "",
         "Identify callers by this header of the proxies in --forwarded-allow-ips.",
@@ -235,9 +235,11 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
         group="Listen",
     )
     ssl_certfile: Path | None = of(ServerTlsValues, "certificate", default=None)
-    ssl_keyfile: Path | None = of(ServerTlsValues, "key", default=None)
-    ssl_ca_certs: Path | None = of(ServerTlsValues, "client_ca", default=None)
-    ssl_cert_reqs: ClientCertificate = of(ServerTlsValues, "cert_reqs", default=ClientCertificate.REQUIRED)
+    ssl_keyfile: Path | None = of(ServerTlsValues, "key", default=None, needs="ssl_certfile")
+    ssl_ca_certs: Path | None = of(ServerTlsValues, "client_ca", default=None, needs="ssl_certfile")
+    ssl_cert_reqs: ClientCertificate = of(
+        ServerTlsValues, "cert_reqs", default=ClientCertificate.REQUIRED, needs="ssl_ca_certs"
+    )
     print_envoy_config: bool = flag(
         False, "Print the configuration of Envoy and exit.", variable="", group="Listen", in_file=False
     )

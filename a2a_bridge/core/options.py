@@ -51,6 +51,8 @@ class _Description:
     words: bool = False
     #: the class of the library with this option, and the name of its field
     source: tuple[type, str] | None = None
+    #: the field of an option without which this option must not be given
+    needs: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,4 @@
-"""The client commands: their arguments and their help. `--help` loads this module, so it imports only flags.
-"""
+"""The client commands: their arguments and help. `--help` loads this module, so it imports only flags."""
 
 from collections.abc import Iterator
 from pathlib import Path
