@@ -224,6 +224,13 @@ def _check_credentials(name: str, settings: Any, flags: Any) -> None:
             )
 
 
+def _check_own_store(name: str, settings: Any, flags: Any) -> None:
+    """Raises typer.BadParameter if one of several agents would have the store of the command."""
+    if flags.store not in ("", MEMORY) and "store" not in settings.given:
+        text = f"several agents cannot share it; [agents.{name}] store = … names one of its own"
+        raise usage_error("--store", text)
+
+
 def _remote(
     name: str, settings: Any, flags: Any, names: tuple[str, ...], only: bool, launch: Launch | None
 ) -> tuple[AgentEntry, LiveLimits]:
@@ -234,15 +241,8 @@ def _remote(
     if flags.push_relay:
         flags = replace(flags, push_relay=f"{flags.push_relay.rstrip('/')}{PATH}/{name}")
     listening, dialling = gateway_options(flags)
-    if (
-        not only
-        and (flags.push_relay or keeps_owners(listening.options))
-        and flags.store not in ("", MEMORY)
-        and "store" not in settings.given
-    ):
-        raise usage_error(
-            "--store", f"several agents cannot share it; [agents.{name}] store = … names one of its own"
-        )
+    if not only and (flags.push_relay or keeps_owners(listening.options)):
+        _check_own_store(name, settings, flags)
     target = parse(settings.upstream)
 
     @asynccontextmanager
@@ -265,12 +265,9 @@ def _host(
 ) -> tuple[AgentEntry, LiveLimits]:
     if "public_url" not in settings.given:
         flags = replace(flags, public_url="")
-    if not only and flags.store not in ("", MEMORY) and "store" not in settings.given:
-        raise usage_error(
-            "--store", f"several agents cannot share it; [agents.{name}] store = … names one of its own"
-        )
+    if not only:
+        _check_own_store(name, settings, flags)
     agent, listening = load_agent(settings.agent, flags, name)
-
     interfaces = _interfaces(settings, listening)
     return hosted(name, agent, _own(listening), interfaces, names=names, at_root=only), _limits(listening)
 

@@ -146,7 +146,9 @@ def print_message(text: str, style: str = "") -> None:
         sys.stderr.write(f"{_formatter.format(record)}\n")
     else:
         text = clean(text)
-        sys.stderr.write((add_style(text, style) if style and _is_coloured(sys.stderr) else text) + "\n")
+        if style and sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
+            text = f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+        sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
@@ -273,15 +275,6 @@ def _advice(error: A2AError, known: Mapping[Reason, str], target: str) -> str:
     if error.reason is Reason.VERSION_NOT_SUPPORTED:
         return f"a2a-bridge card get -a {target}"
     return ""
-
-
-def add_style(text: str, style: str) -> str:
-    """`text` in an ANSI style: bold, dim, or a colour."""
-    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
-
-
-def _is_coloured(stream: Any) -> bool:
-    return bool(stream.isatty()) and not os.environ.get("NO_COLOR")
 
 
 #: reason -> name of the error in A2A (specification 3.3.2 and 9.5)

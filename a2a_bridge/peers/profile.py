@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from types import MappingProxyType
 from typing import Any, Literal
 
 
@@ -55,16 +54,14 @@ class Quirks:
     #: push configurations of 1.0 have the shape of a draft: answers have its members, too. Requests in this
     #: shape are read from every caller
     draft_push_configs: bool = False
-    #: the longest line of an event stream that is read, in bytes; 0 for any. Longer lines are dropped in
-    #: silence
+    #: the longest line of an event stream that is read, in bytes; 0 for any. Longer ones are dropped silently
     max_event_line: int = 0
     #: a `historyLength` of 0 in `tasks/get` of 0.3 over JSON-RPC requests no history; others mean all of it
     zero_history: bool = False
     #: a card with an interface that is no HTTP URL of the card's own origin is rejected as a whole. `check`
     #: names the reader; its requests look like those of its SDK
     http_cards: bool = False
-    #: a card of 1.0 that has members of another version is rejected as a whole. `check` names the
-    #: reader
+    #: a card of 1.0 that has members of another version is rejected as a whole. `check` names the reader
     exact_cards: bool = False
 
 
@@ -93,14 +90,6 @@ class GrpcAddress:
     source: str
 
 
-def _no_text() -> Mapping[str, str]:
-    return MappingProxyType({})
-
-
-def _no_evidence() -> Mapping[str, Evidence]:
-    return MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True)
 class CallerSigns:
     """How a request shows which implementation sent it. All conditions have to hold."""
@@ -108,7 +97,7 @@ class CallerSigns:
     #: how a product of the User-Agent header begins; "" for a request without that header, None for any
     user_agent: str | None = None
     #: header (lower case) -> how its value begins; "" where it only has to be there
-    sends: Mapping[str, str] = field(default_factory=_no_text)
+    sends: Mapping[str, str] = field(default_factory=dict)
     #: headers (lower case) that must not be there
     lacks: frozenset[str] = frozenset()
 
@@ -139,7 +128,7 @@ class AgentSigns:
     """How the response with an agent's card shows its implementation: all conditions have to hold."""
 
     #: response header (lower case) -> how its value begins
-    headers: Mapping[str, str] = field(default_factory=_no_text)
+    headers: Mapping[str, str] = field(default_factory=dict)
     #: members that the card has
     members: frozenset[str] = frozenset()
     #: members that the card does not have
@@ -170,7 +159,7 @@ class Profile:
     agents: tuple[AgentSigns, ...] = ()
     quirks: Quirks = NEUTRAL
     #: name of a quirk -> its evidence
-    evidence: Mapping[str, Evidence] = field(default_factory=_no_evidence)
+    evidence: Mapping[str, Evidence] = field(default_factory=dict)
     #: the form of gRPC addresses that it needs in cards (see `cards.GrpcUrls`); None if it is not known.
     #: For operators: a card has one form for all its readers
     grpc: GrpcAddress | None = None

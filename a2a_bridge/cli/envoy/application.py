@@ -238,17 +238,13 @@ def place_certificate(application: Application) -> Application:
                 headers.append((name, value))
         if found:
             extensions = scope.get("extensions") or {}
-            tls = {**extensions.get("tls", {}), "client_cert_chain": _chain(found.decode("latin-1"))}
+            member = _CERTIFICATE_MEMBER.search(found.decode("latin-1"))
+            chain = [] if member is None else [unquote(member[1])]
+            tls = {**extensions.get("tls", {}), "client_cert_chain": chain}
             scope["headers"], scope["extensions"] = headers, {**extensions, "tls": tls}
         return application(scope, receive, send)
 
     return move
-
-
-def _chain(text: str) -> list[str]:
-    """The client certificate (PEM) in a value of X-Forwarded-Client-Cert."""
-    match = _CERTIFICATE_MEMBER.search(text)
-    return [] if match is None else [unquote(match[1])]
 
 
 def __getattr__(name: str) -> Any:

@@ -398,7 +398,8 @@ async def readers(inspection: Inspection) -> AsyncGenerator[Finding, None]:
     if tree is None:
         return
     known = profiles().all
-    addresses = {one.name: _find_dialled(one, tree) for one in known if _needs_bare(one)}
+    bare = [one for one in known if one.grpc is not None and one.grpc.form == "bare"]
+    addresses = {one.name: _find_dialled(one, tree) for one in bare}
     undialled = {name: url for name, url in addresses.items() if "://" in url}
     for url in dict.fromkeys(undialled.values()):
         who = ", ".join(name for name, found in undialled.items() if found == url)
@@ -432,10 +433,6 @@ def _is_mixed(tree: Mapping[str, Any]) -> bool:
 def _declares(profile: Profile) -> bool:
     """Whether its clients send A2A-Version, as clients of 1.x do."""
     return any(VERSION_PARAMETER in signs.sends for signs in profile.callers)
-
-
-def _needs_bare(profile: Profile) -> bool:
-    return profile.grpc is not None and profile.grpc.form == "bare"
 
 
 def _find_dialled(profile: Profile, tree: Mapping[str, Any]) -> str:
