@@ -81,16 +81,14 @@ class ServeOptions(ServeValues):
     push_options: PushOptions = field(default_factory=PushOptions)
     #: number of tasks for which a gateway answers ListTasks in place of an agent that cannot; 0: none
     list_tasks_memory: int = MOST_LISTED
-    #: the task store: a URL (see `open_store`), or an open store, which the application closes; None: in
-    #: memory
+    #: the task store: a URL (see `open_store`), or an open store of the application; None: in memory
     store: Store | str | None = None
     #: options of a store that is opened by its URL
     store_options: StoreOptions = field(default_factory=StoreOptions)
     engine: EngineOptions = field(default_factory=EngineOptions)
     #: identifies the callers; None: they stay unknown, unless `middleware` identifies them
     authentication: Authentication | None = None
-    #: which callers may use which operations; empty: all callers may use all. LiveRules can change while the
-    #: server runs
+    #: which callers may use which operations; empty: all may use all. LiveRules can change while running
     access_rules: tuple[Rule, ...] | LiveRules = ()
     #: whether a gateway sends the credentials that `authentication` has checked to the agent, too
     pass_credentials: bool = False

@@ -217,8 +217,7 @@ def _end(grace: float) -> None:
 
 _log = logging.getLogger("a2a_bridge.loop")
 
-#: seconds without a sign of life after which the loop counts as blocked, and between two questions: so each
-#: block of half a second is found
+#: seconds without a sign of life of a blocked loop, and between questions: blocks of 0.5 s are found
 LIMIT, _EVERY = 0.4, 0.1
 
 _INSTALLED = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})

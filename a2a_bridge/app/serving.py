@@ -212,8 +212,7 @@ class Served:
 
     service: Service
     card: hub.AgentCard
-    #: whether the card, and extended cards that pass through, come from a remote agent: they get our
-    #: addresses and lose their signatures
+    #: the card and extended cards are a remote agent's: they get our addresses and lose their signatures
     rewrites_card: bool = False
     #: called with the grace after the hosts are drained
     close: Callable[[float], Awaitable[None]] = _nothing
@@ -422,9 +421,7 @@ def card_signer(options: ServeOptions) -> CardSigner | None:
 
 
 def check_signable(plan: Sequence[Mounted], options: ServeOptions, *, serves: bool, mounted: bool) -> None:
-    """Raises ValueError for a card without addresses to sign. serves: over HTTP. mounted: as ASGI
-    application.
-    """
+    """Raises ValueError for a card without addresses to sign. serves: over HTTP. mounted: not by us."""
     if not serves:
         raise ValueError("a signed card needs an HTTP interface, which serves it")
     if options.public_url:

@@ -98,9 +98,7 @@ class KeySetSource:
         return found
 
     def refresh(self) -> None:
-        """Begins to read the keys again if it is time for that; does not wait. For every call, also one that
-        needs no key: its caller may be the only one, and its key may have been withdrawn.
-        """
+        """Begins to read the keys if it is time. For every call: its key may have been withdrawn by then."""
         pause = _RETRY if self._is_failing or not self._keys else REFRESH
         if self._tried_at is None or self._clock() - self._tried_at >= pause:
             self._start_reading()

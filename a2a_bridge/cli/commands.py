@@ -288,8 +288,7 @@ class Commands(Group):
 
             raise not_loaded("", error) from None
         except BrokenPipeError:
-            # The reader of our output has closed it; without this, Python reports it again when it flushes at
-            # exit. Typer would end with 1.
+            # The reader of our output has closed it: Typer would end with 1, and Python report it at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(141) from None
         except _UsageError as error:

@@ -250,9 +250,7 @@ _TOKENS = (UpstreamAuth.CLIENT_CREDENTIALS, UpstreamAuth.TOKEN_EXCHANGE)
 def with_upstream(
     options: ServeOptions, flags: ReachFlags, parameters: Mapping[str, str], *, ca: str = ""
 ) -> ServeOptions:
-    """The options of a gateway, with those for its agent. parameters: of every call. ca: PEM file of
-    authorities for the token endpoint. Raises typer.BadParameter.
-    """
+    """The options with those of the agent. ca: PEM for the token endpoint. Raises typer.BadParameter."""
     for text in flags.endpoint or ():
         with as_usage_error("--endpoint", ValueError):
             check_endpoint(text)

@@ -197,9 +197,7 @@ class Reloader:
 
 
 async def watch_code(folder: Path, on_change: Callable[[], Awaitable[Any]]) -> None:
-    """Calls `on_change` when Python files below a folder have changed and are still, but for folders of
-    environments and hidden ones.
-    """
+    """Calls `on_change` when Python files below a folder have changed and are still; see `_NO_CODE`."""
     look, known = Look(folder, _state_of_code), dict(_code(folder))
     while True:
         await asyncio.sleep(_CODE_PAUSE)

@@ -129,8 +129,7 @@ def _methods(flags: ServerFlags) -> list[Method]:
     found += _tokens(flags)
     if flags.proxy_user_header:
         found.append(_proxy(flags))
-    # A certificate that every connection has to have may belong to a proxy: beside another method it
-    # identifies nobody.
+    # A certificate of every connection may be a proxy's: beside another method it identifies nobody.
     if flags.ssl_ca_certs is not None and (flags.ssl_cert_reqs is ClientCertificate.OPTIONAL or not found):
         from a2a_bridge.auth import ClientCertificates
 

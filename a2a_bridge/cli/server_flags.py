@@ -34,8 +34,7 @@ from a2a_bridge.core.option_classes import (
 )
 from a2a_bridge.core.options import Table, flag, of, required, table
 
-#: the operations and groups that `auth.rules` knows. That module loads protobuf, and a supervisor reads
-#: rules, too; a test compares
+#: the operations and groups of `auth.rules`, which loads protobuf; supervisors read rules. A test compares
 OPERATIONS = frozenset(
     {
         "SendMessage",

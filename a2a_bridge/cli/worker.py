@@ -59,9 +59,7 @@ class Worker:
     @classmethod
     @cache
     def of_environment(cls) -> Worker | None:
-        """The values that the supervisor passed, or None. They are removed from the environment, so that a
-        command that the agent starts is no worker.
-        """
+        """The values of the supervisor, or None; removed, so that commands of the agent are no workers."""
         value = os.environ.pop(VARIABLE, None)
         if value is None:
             return None

@@ -207,8 +207,7 @@ def _parent(call: Call[Any, Any], *, is_server: bool) -> Context:
     here = get_current()
     span = get_current_span()
     current = span.get_span_context()
-    # A server may have been started inside of a span, which has ended since. A span that is not sampled never
-    # records.
+    # A server may have begun in a span that has ended since. A span that is not sampled never records.
     is_own = not is_server or not call.context.origin.binding
     is_open = current.is_valid and (is_own or span.is_recording() or not current.trace_flags.sampled)
     given = _extract(call)

@@ -63,9 +63,7 @@ def delivery_spans(tracing: Tracing) -> Callable[[str, str], AbstractContextMana
 
 
 def client_spans(tracer: Tracer, binding: str, version: str, url: str) -> Middleware:
-    """Middleware for a client side, whose binding sends `traceparent` and `tracestate`. url: spans have its
-    host and port.
-    """
+    """Middleware for a client side, which sends `traceparent`, `tracestate`. url: for its host and port."""
     from a2a_bridge.middleware.spans import Traced, client_attributes  # rule 1
 
     attributes = client_attributes(binding, version, url)

@@ -149,8 +149,7 @@ class _Counted:
                     yield event
             failed = False
         except (GeneratorExit, CancelledError):
-            # Callers usually hang up on streams of long tasks: that is not a failure. The stream is closed
-            # then, or cancelled if it waits for an event.
+            # Callers often hang up on streams of long tasks, which are closed or cancelled: no failure.
             failed = False
             raise
         finally:

@@ -24,8 +24,7 @@ class Files(Enum):
     RAW = "raw"
     #: the ASCII characters of the content's base64 text
     BASE64 = "base64"
-    #: one or the other, by the release: the first file of a caller's own request tells, and without a file it
-    #: is base64 text
+    #: one or the other, by the release: the first file of a caller tells; without a file it is base64
     EITHER = "either"
 
 

@@ -99,8 +99,8 @@ def find_named(names: Names, version: str, scope: Scope) -> Named | None:
 
 
 def read(body: bytes, version: str = "") -> hub.StreamResponse:
-    """The event in a notification. version: of the agent, used only for notifications not in the format of
-    1.0; unless given, 0.3. Raises PARSE_ERROR, INVALID_PARAMS.
+    """The event in a notification. Raises PARSE_ERROR, INVALID_PARAMS. version: of the agent, used only for
+    notifications not in the format of 1.0; unless given, 0.3.
     """
     try:
         tree = loads(body)

@@ -23,8 +23,8 @@ class PushConfigStore(Protocol):
     """Keeps push notification configs by task and id (spec 3.1.7 to 3.1.10)."""
 
     async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
-        """Stores a config under its task_id and id. replace: False to keep an existing config. Raises
-        A2AError RESOURCE_EXHAUSTED when the task has as many as the store allows.
+        """Stores a config; replace: False keeps an existing one. Raises A2AError RESOURCE_EXHAUSTED for too
+        many.
         """
         ...
 

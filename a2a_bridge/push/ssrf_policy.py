@@ -105,9 +105,7 @@ class SsrfPolicy:
         return scheme.lower() in self.schemes
 
     def rejection(self, host: str, port: int, addresses: Iterable[str]) -> str:
-        """Why a host must not be connected to, given all its addresses, in words for callers; empty if
-        allowed. Without addresses, that is for an unknown name, only name and port are checked.
-        """
+        """Why a host with these addresses (none: unknown) must not be called, for callers; empty: it may."""
         if self.admits(host, port):
             return ""
         found = list(addresses)

@@ -1,5 +1,5 @@
 """One test for many rows, in place of `pytest.mark.parametrize` where the rows need no fixtures for
-themselves: a row costs a call and no test of its own.
+themselves.
 """
 
 from __future__ import annotations

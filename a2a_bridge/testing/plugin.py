@@ -71,8 +71,7 @@ def a2a_agent(a2a_target: Any, _a2a_background: Background) -> Iterator[AgentUnd
         with _a2a_background.opened(lambda: connect(a2a_target)) as peer:
             yield AgentUnderTest(peer.card)
         return
-    # A card may ask for credentials; the checks of a deployment are not under test. Nobody waits for tasks
-    # that a test leaves.
+    # Credentials that a card asks for are not under test, and nobody waits for tasks that a test leaves.
     options = ServeOptions(allow_unauthenticated=True, grace=0.0)
     with _a2a_background.opened(lambda: serve(a2a_target, options=options)) as server:
         yield AgentUnderTest(server.card)

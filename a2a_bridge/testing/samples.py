@@ -33,9 +33,7 @@ def full(cls: type[M], choice: str = "") -> M:
 
 
 def minimal(cls: type[M], choice: str = "") -> M:
-    """A sample with only the REQUIRED members at every depth, and `choice` of a oneof, else the first of a
-    response that requires one.
-    """
+    """A sample with only REQUIRED members at every depth, and `choice`, or the first, of a required oneof."""
     message = cls()
     payload = cls.DESCRIPTOR.oneofs_by_name.get("payload")
     _fill(message, choice or (payload.fields[0].name if payload is not None else ""), required_only=True)

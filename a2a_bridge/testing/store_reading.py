@@ -64,8 +64,7 @@ class ListContract(OpensStores):
             page = await store.list(HERE, TaskQuery(page_size=3, page_token=token))
             token = page.next_page_token
             seen += [one.id for one in page.tasks]
-            # A task that was already returned and one that was not move to the front, and a new one is
-            # created.
+            # A task that was returned and one that was not move to the front, and a new one is created.
             await Author(store).begin(f"new{round_}", NOON + 1000 + round_).sync()
             for number in (11 - round_, round_):
                 authors[number].status(WORKING, NOON + 100 + 2 * round_)

@@ -172,8 +172,7 @@ def _connection_manager(options: FrontOptions) -> dict[str, Any]:
 def _removal(headers: Sequence[str]) -> dict[str, Any]:
     """Removes headers before any filter runs, so that a filter can set them."""
     mutations: list[dict[str, Any]] = [{"remove": name.lower()} for name in headers]
-    # They would switch retries and time limits on. Envoy itself removes them from outside only, and counts
-    # private addresses as inside.
+    # They switch retries and time limits on. Envoy removes them from outside, not from private addresses.
     mutations.append({"remove_on_match": {"key_matcher": {"prefix": "x-envoy-", "ignore_case": True}}})
     config = {"@type": _MUTATION, "mutations": mutations}
     return {"name": "envoy.http.early_header_mutation.header_mutation", "typed_config": config}

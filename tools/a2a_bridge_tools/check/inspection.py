@@ -35,8 +35,7 @@ class Finding:
     ok: bool
     #: what was found
     detail: str
-    #: what to change. A finding that is ok and has this is a warning: some callers have a problem, or a step
-    #: could not be tried
+    #: what to change. With it, an ok finding warns: some callers have a problem, or a step was not tried
     fix: str = ""
     #: whether the agent cannot be reached at all
     unreachable: bool = False
