@@ -78,7 +78,9 @@ class Agents:
         self._coming: set[Member] = set()
         self._application = host
         self._listening = asyncio.Event()
-        self._drained = False
+        #: True once it has begun to drain
+        self.draining = False
+        self.secure = options.host_of("http").tls is not None
         self._http: Any = host
         self._grpc: Any = host
         http = replace(options.host_of("http"), rejection=self.rejection, permit=None)
@@ -105,15 +107,6 @@ class Agents:
     @property
     def grpc(self) -> ListenAddress | None:
         return None if self._application is not None or self._grpc is None else self._grpc.address
-
-    @property
-    def secure(self) -> bool:
-        return self._options.host_of("http").tls is not None
-
-    @property
-    def draining(self) -> bool:
-        """True once it has begun to drain."""
-        return self._drained
 
     @property
     def cards(self) -> Mapping[str, hub.AgentCard]:
@@ -195,9 +188,9 @@ class Agents:
 
     async def drain(self, grace: float) -> None:
         """Rejects new work; running calls of all agents get `grace` seconds. May be repeated."""
-        if self._drained:
+        if self.draining:
             return
-        self._drained = True
+        self.draining = True
         end = monotonic() + grace
         await asyncio.gather(*(host.drain(grace) for host in self._own_hosts()))
         rest = max(0.0, end - monotonic())

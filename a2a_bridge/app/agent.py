@@ -81,11 +81,9 @@ def build_agent_app(agent: Agent, options: ServeOptions, *, sends: bool = False)
     sends = sends and agent.card.capabilities.push_notifications
     resolver = WebhookResolver(options.push_options.policy()) if sends else None
     engine = Engine(agent, store=store, options=options.engine, push_sender=resolver)
-    host = (
-        options.host
-        if options.host.rejection is not None
-        else replace(options.host, rejection=store.rejection)
-    )
+    host = options.host
+    if host.rejection is None:
+        host = replace(host, rejection=store.rejection)
     if host.status is None:
         host = replace(host, status=lambda: {"tasks to take over": engine.left})
     return AgentApp(

@@ -113,11 +113,7 @@ def authorise(rules: Sequence[Rule] | LiveRules, agent: str = "") -> Middleware:
     known = live(rules)
     if known is None:
         return lambda service: service
-
-    def problem(call: Call[Any, Any]) -> ScopeMissingError | None:
-        return known.denial(agent, call.operation.name, call.context.principal)
-
-    return reject_if(problem)
+    return reject_if(lambda call: known.denial(agent, call.operation.name, call.context.principal))
 
 
 def permit(rules: Sequence[Rule] | LiveRules, agent: str = "") -> Permit | None:

@@ -158,11 +158,8 @@ def plain(value: Any) -> Any:
         return value.value
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
-    return (
-        value
-        if value is None or isinstance(value, bool | int | float | str | Table | Mapping)
-        else str(value)
-    )
+    is_plain = value is None or isinstance(value, bool | int | float | str | Table | Mapping)
+    return value if is_plain else str(value)
 
 
 def literal(value: object) -> str:

@@ -33,11 +33,8 @@ class Variant:
     @property
     def variable_name(self) -> str:
         """The environment variable; empty if there is none."""
-        return (
-            CLIENT_PREFIX + self.names[0].removeprefix("--").upper().replace("-", "_")
-            if self.variable
-            else ""
-        )
+        name = self.names[0].removeprefix("--").upper().replace("-", "_")
+        return CLIENT_PREFIX + name if self.variable else ""
 
 
 def _once(*names: str, short: str = "", tier: int = 1) -> Variant:

@@ -40,11 +40,7 @@ FIELDS = (
 
 def access_log(clock: Callable[[], float] = perf_counter, *, agent: str = "") -> Middleware:
     """Middleware that logs to `a2a_bridge.access` at INFO; else it costs one check. clock: in seconds."""
-
-    def wrap(service: Service) -> Service:
-        return _AccessLog(service, agent, clock)
-
-    return wrap
+    return lambda service: _AccessLog(service, agent, clock)
 
 
 class _AccessLog:

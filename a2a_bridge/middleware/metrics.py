@@ -99,10 +99,7 @@ class Metrics:
             return ()
 
     def _middleware(self, instruments: _Instruments, agent: str, cell: tuple[str, str] | None) -> Middleware:
-        def wrap(service: Service) -> Service:
-            return _Measured(service, instruments, agent, cell)
-
-        return wrap
+        return lambda service: _Measured(service, instruments, agent, cell)
 
 
 def label(agent: str) -> str:

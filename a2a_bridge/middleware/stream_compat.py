@@ -53,11 +53,7 @@ def stream_compat(dialects: Iterable[Dialect] = KNOWN) -> Middleware:
         for dialect in dialects
         if dialect.final_events
     }
-
-    def wrap(service: Service) -> Service:
-        return _OlderCallers(service, older) if older else service
-
-    return wrap
+    return lambda service: _OlderCallers(service, older) if older else service
 
 
 class _OlderCallers:

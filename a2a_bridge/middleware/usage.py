@@ -120,11 +120,7 @@ def counts_of(document: Any) -> list[Count]:
 
 def usage(table: Usage) -> Middleware:
     """Middleware that counts calls in `table`, with any outcome."""
-
-    def wrap(service: Service) -> Service:
-        return _Counted(service, table)
-
-    return wrap
+    return lambda service: _Counted(service, table)
 
 
 class _Counted:

@@ -30,11 +30,7 @@ def validate(dialects: Iterable[Dialect] = KNOWN, *, elsewhere: bool = False) ->
     and a tenant and a context may have LONGEST_TENANT and LONGEST_CONTEXT characters.
     """
     older = older_versions(dialects) if elsewhere else frozenset()
-
-    def wrap(service: Service) -> Service:
-        return _Validate(service, older, elsewhere=elsewhere)
-
-    return wrap
+    return lambda service: _Validate(service, older, elsewhere=elsewhere)
 
 
 class _Validate:
@@ -110,11 +106,7 @@ def extensions(card: hub.AgentCard | Offer) -> Middleware:
     tells callers about extensions.
     """
     offer = card if isinstance(card, Offer) else Offer(card)
-
-    def wrap(service: Service) -> Service:
-        return _Extensions(service, offer) if offer.uris or offer is card else service
-
-    return wrap
+    return lambda service: _Extensions(service, offer) if offer.uris or offer is card else service
 
 
 class _Extensions:

@@ -441,11 +441,8 @@ async def push_service(
     """
     options = options or PushOptions()
     resolver = sender or WebhookResolver(options.policy())
-    signer = (
-        Signer(options.signing_keys, options.issuer or issuer or "a2a-bridge")
-        if options.signing_keys
-        else None
-    )
+    keys, name = options.signing_keys, options.issuer or issuer or "a2a-bridge"
+    signer = Signer(keys, name) if keys else None
     dialling = DialOptions(timeout=options.timeout)
     async with http_post(dialling, resolver.resolve) as post:
         worker = DeliveryWorker(

@@ -121,11 +121,7 @@ _PUSH = (ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops
 def push_memory(registrations: Registrations, dialects: Iterable[Dialect] = KNOWN) -> Middleware:
     """Middleware for services offered in `dialects`; the service itself if those are all of 1.0."""
     older = older_versions(dialects)
-
-    def wrap(service: Service) -> Service:
-        return _PushMemory(service, registrations, older) if older else service
-
-    return wrap
+    return lambda service: _PushMemory(service, registrations, older) if older else service
 
 
 class _PushMemory:

@@ -46,9 +46,8 @@ from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
+from a2a_bridge_tools.client.comparing import ABSENT
 
-#: a member that is not there
-ABSENT: Any = type("_Absent", (), {"__repr__": lambda _: "absent"})()
 _TYPES = {
     "string": str,
     "number": (int, float),

@@ -282,8 +282,9 @@ def _tree(answer: InterfaceAnswer) -> dict[str, Any]:
     return tree | (_describe_failure(answer.error) if answer.error is not None else {"events": answer.events})
 
 
+#: a member that is not there
+ABSENT: Any = type("_Absent", (), {"__repr__": lambda _: "absent"})()
 _CARRIED = frozenset({unmapped.KEY, annotation.FINAL, annotation.SYNTHESISED})
-
 ID_MEMBERS = frozenset({"id", "taskId", "contextId", "messageId", "artifactId"})
 TIME_MEMBERS = frozenset({"timestamp", "createdAt", "lastModified"})
 
@@ -348,7 +349,7 @@ def differences(left: Any, right: Any, path: str = "") -> list[Difference]:
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         keys = sorted(set(left) | set(right))
         return _join(
-            differences(left.get(key, _ABSENT), right.get(key, _ABSENT), f"{path}.{key}") for key in keys
+            differences(left.get(key, ABSENT), right.get(key, ABSENT), f"{path}.{key}") for key in keys
         )
     if isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
         return _join(
@@ -364,14 +365,6 @@ def compare(left: Any, right: Any) -> tuple[list[Difference], list[Difference]]:
     """The differences of two canonical trees: all of them, and those without generated values."""
     found = differences(left, right)
     return found, differences(without_generated(left), without_generated(right)) if found else []
-
-
-class _Absent:
-    def __repr__(self) -> str:
-        return "absent"
-
-
-_ABSENT = _Absent()
 
 
 def _join(parts: Iterable[list[Difference]]) -> list[Difference]:

@@ -439,12 +439,10 @@ def _join(url: str, path: str) -> str:
         return path
     if path == "/":
         return url
+    if not path.startswith("/.well-known/"):
+        return url.rstrip("/") + path
     parts = urlsplit(url)
-    return (
-        f"{parts.scheme}://{parts.netloc}{path}"
-        if path.startswith("/.well-known/")
-        else url.rstrip("/") + path
-    )
+    return f"{parts.scheme}://{parts.netloc}{path}"
 
 
 def _tree(body: bytes) -> Any:

@@ -153,9 +153,7 @@ def save_token(origin: str, token: StoredToken) -> Path:
 def _read() -> dict[str, dict[str, object]]:
     try:
         tree = json.loads(path().read_text("utf-8"))
-    except FileNotFoundError:
-        return {}
-    except NotADirectoryError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     if not isinstance(tree, dict) or not all(isinstance(one, dict) for one in tree.values()):
         raise ValueError(f"{path()} holds no tokens")

@@ -5,7 +5,7 @@ variants and the variable of that row. Others, such as `--cacert`, are shown by 
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from a2a_bridge.cli import config
 from a2a_bridge.cli.flags import AgentFlags, BridgeKeyFlags, CardTrustFlags, Output
@@ -33,23 +33,12 @@ def official(
     metavar: str | None = None,
     *,
     group: str = "Agent",
-    least: float | None = None,
-    secret: bool = False,
+    **more: Any,
 ) -> _T:
     """An option of the specification. field: its name in `OPTIONS`; the rest as for `flag`."""
     row = OPTIONS[field]
-    return flag(
-        default,
-        explanation,
-        metavar,
-        *row.shown,
-        aliases=row.names[1:],
-        variable=row.variable_name,
-        group=group,
-        least=least,
-        common=True,
-        secret=secret,
-    )
+    more |= {"aliases": row.names[1:], "variable": row.variable_name, "group": group, "common": True}
+    return flag(default, explanation, metavar, *row.shown, **more)
 
 
 def ours(
@@ -57,23 +46,11 @@ def ours(
     explanation: str,
     metavar: str | None = None,
     *names: str,
-    group: str = "",
-    least: float | None = None,
-    secret: bool = False,
     variable: str = "",
+    **more: Any,
 ) -> _T:
     """An option that the specification lacks, by default without a variable. The rest: see `flag`."""
-    return flag(
-        default,
-        explanation,
-        metavar,
-        *names,
-        variable=variable,
-        group=group,
-        least=least,
-        common=True,
-        secret=secret,
-    )
+    return flag(default, explanation, metavar, *names, variable=variable, common=True, **more)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -424,7 +424,7 @@ def choose_interfaces(card: hub.AgentCard, wanted: Sequence[str], version: str) 
     """The interfaces to dial, best first. Raises A2AError."""
     found = select(card, known=names(), version=version)
     if not version:
-        current = [one for one in found if _is_current(one.dialect.version)]
+        current = [one for one in found if not one.dialect.version.startswith("0.")]
         if not current:
             offered = ", ".join(dict.fromkeys(one.dialect.version for one in found))
             raise OlderVersionError(offered, found[0].dialect.version)
@@ -433,10 +433,6 @@ def choose_interfaces(card: hub.AgentCard, wanted: Sequence[str], version: str) 
     if wanted and not preferred:
         print_message(f"note: the card offers no {' or '.join(wanted)}; its own order is used", "yellow")
     return preferred or found
-
-
-def _is_current(version: str) -> bool:
-    return int(version.partition(".")[0]) >= 1
 
 
 def secret_values(flags: ClientFlags) -> Secrets:
