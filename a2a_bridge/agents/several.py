@@ -63,8 +63,7 @@ _TRANSIENT = frozenset({Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED})
 
 class Agents:
     """A server with several agents; like `Server`, and agents can be added and removed. options: of the
-    server; its agents have options of their own. host: an application in place of listeners. grpc: whether
-    gRPC is served.
+    server; agents have their own. host: an application in place of listeners. grpc: whether gRPC is served.
     """
 
     def __init__(
@@ -114,9 +113,8 @@ class Agents:
         return {name: one.server.card for name, one in self._members.items() if one.server is not None}
 
     async def open(self, entries: Sequence[AgentEntry]) -> None:
-        """Opens the agents, then the listeners. Raises the first error that is no lost connection, and
-        OSError for an address that cannot be listened on. An agent that takes longer than `_PATIENCE` comes
-        later.
+        """Opens the agents, then the listeners. An agent that takes longer than `_PATIENCE` comes later.
+        Raises the first error that is no lost connection, and OSError for an address.
         """
         for entry in entries:
             self._enter(entry)
@@ -148,9 +146,8 @@ class Agents:
             raise
 
     async def replace(self, entry: AgentEntry, grace: float) -> None:
-        """Serves an agent in place of the one of its name, whose running calls get `grace` seconds. Callers
-        see no gap: both are open for a moment. Raises LookupError, and the errors of `open`; then the old one
-        stays.
+        """Serves an agent in place of the one of its name, whose running calls get `grace` seconds, without a
+        gap: both are open for a moment. Raises LookupError, and the errors of `open`; then the old one stays.
         """
         old = self._members.get(entry.name)
         if old is None:

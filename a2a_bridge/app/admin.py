@@ -132,8 +132,7 @@ async def announce(
     whole: bool = True,
 ) -> AsyncIterator[None]:
     """Tells the listener for operators that a server is ready, and adds gauges to the metrics, while the
-    context is open. admin: the listener, if it is open. whole: False for one of several agents. Raises
-    OSError.
+    context is open. admin: that listener, if open. whole: False for one of several agents. Raises OSError.
     """
     async with AsyncExitStack() as stack:
         if admin is None:

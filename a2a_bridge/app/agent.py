@@ -69,9 +69,8 @@ class AgentApp:
 
 
 def build_agent_app(agent: Agent, options: ServeOptions, *, sends: bool = False) -> AgentApp:
-    """An agent over an open store or, without one, over memory. The engine is not started: see
-    `StartsLazily`. sends: whether the agent sends notifications. Raises TypeError for the URL of a store,
-    ValueError for contradictory options.
+    """An agent over an open store or over memory; `StartsLazily` starts its engine. sends: whether the agent
+    sends notifications. Raises TypeError for the URL of a store, ValueError for contradictory options.
     """
     if isinstance(options.store, str):
         raise TypeError("open the store of a URL first: see a2a_bridge.stores.open_store")
@@ -135,9 +134,8 @@ def open_store_of(options: ServeOptions) -> AbstractAsyncContextManager[Store | 
 async def agent_app(
     agent: Agent, options: ServeOptions, names: Names | None = None, *, sends: bool = True
 ) -> AsyncIterator[AgentApp]:
-    """A running agent while the context is open. names: of tasks, in versions in which callers name them.
-    sends: notifications, if the options allow it. Raises StoreOpenError, ValueError for contradictory
-    options.
+    """A running agent while the context is open. names: of tasks, where callers name them. sends:
+    notifications, if the options allow it. Raises StoreOpenError, ValueError for contradictory options.
     """
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store_of(options))

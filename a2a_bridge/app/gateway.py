@@ -75,9 +75,9 @@ async def gateway_app(
     names: Names | None = None,
 ) -> AsyncIterator[GatewayApp]:
     """A gateway to a remote agent while the context is open. dial: opens one interface of the agent. tasks:
-    what the gateway remembers of tasks. resumes: whether the agent's card offers to resume streams after an
-    event id. names: of tasks, in versions in which callers name them. Raises StoreOpenError, ValueError for
-    contradictory options, and UNSUPPORTED_OPERATION when none of the interfaces can be dialled.
+    what the gateway remembers of tasks. resumes: whether the agent's card offers to resume streams. names: of
+    tasks, where callers name them. Raises StoreOpenError, ValueError for contradictory options, and
+    UNSUPPORTED_OPERATION without an interface.
     """
     async with AsyncExitStack() as stack:
         owning = keeps_owners(options)

@@ -169,9 +169,8 @@ class Stop(asyncio.Event):
 
 @contextmanager
 def stop_signals(grace: float) -> Iterator[Stop]:
-    """An event that the first signal sets. The second signal exits with its default code. A process that runs
-    some time after the grace (seconds) exits with code 1: an agent may block the event loop, and with it
-    signals.
+    """An event that the first signal sets; the second signal exits with its default code. A process that runs
+    some time after the grace (seconds) exits with 1: an agent may block the event loop, and with it signals.
     """
     stop = Stop()
     loop = asyncio.get_running_loop()

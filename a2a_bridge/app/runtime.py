@@ -384,9 +384,8 @@ async def connect(
 
     target: a URL (of the agent or of its card), `host:port` or `grpc://…` of a gRPC agent, a card, one
     interface, or an Agent in this process (or an object that `Agent.of` takes), which is called without a
-    socket. The first interface of the
-    card that can be spoken is used, or the one of `binding`/`version`; the next one only when connecting
-    fails.
+    socket. The first interface of the card that can be spoken is used, or the one of `binding`/`version`; the
+    next one only when connecting fails.
 
     Raises A2AError: UNAVAILABLE or INVALID_AGENT_RESPONSE when there is no card to be had,
     UNSUPPORTED_OPERATION when it offers nothing usable. Raises TypeError for a target that is none of these,

@@ -90,9 +90,8 @@ class Shared:
 
 
 class Remembered:
-    """The state of one server for callers of 0.x, in memory: their push registrations and their names of
-    tasks. tasks: keeps the names; None for a table of their own. registers: the service stores no
-    registrations.
+    """The state of one server for callers of 0.x, in memory: push registrations and names of tasks. tasks:
+    keeps the names; None for a table of their own. registers: the service stores no registrations.
     """
 
     def __init__(
@@ -167,9 +166,9 @@ def guard(
     elsewhere: bool = False,
     offer: Offer | None = None,
 ) -> Service:
-    """A service behind the middleware of every server. dialects: the served versions; only 0.x has middleware
-    of its own, with the memory `remembered`, if that is shared. elsewhere: see `validate`. offer: the
-    extensions of the card, if it can change.
+    """A service behind the middleware of every server. dialects: the served versions; 0.x has its own
+    middleware, with the memory `remembered`, if shared. elsewhere: see `validate`. offer: the extensions, if
+    they change.
     """
     rounded.on_first = log_rounding
     bounds = options.limits
@@ -253,8 +252,7 @@ async def serve(
     admin: Admin | None = None,
 ) -> AsyncIterator[Server]:
     """Serves a service on the declared interfaces. host: an application in place of listeners, which its
-    owner starts and drains; of the interfaces only the paths count. admin: the open listener of
-    `options.admin`.
+    owner starts and drains; only the paths of the interfaces count. admin: the open listener of the options.
     """
     profiles()  # of a broken entry point, the start is the time to hear; each call would fail later
     options = add_metrics(options)

@@ -3,8 +3,7 @@
 Rules:
 1. A card without a valid signature is used, with one warning; with `required` it is rejected.
 2. Of a card with a valid signature only what the signature covers is read.
-3. Keys come from the configured sources. A key set that a signature names (`jku`) counts only if it is an
-   https URL of an allowed host.
+3. Keys come from the configured sources, or an https URL (`jku`) of an allowed host in the signature.
 """
 
 from __future__ import annotations
@@ -56,9 +55,8 @@ class CardTrust:
         self._warned: dict[tuple[str, str], None] = {}
 
     async def check(self, raw: bytes, location: str) -> bytes:
-        """The part of a card that may be read. location: where it was found, for messages. Raises A2AError if
-        a signature is required: INVALID_AGENT_RESPONSE without a valid one, UNAVAILABLE while no keys can be
-        read.
+        """The part of a card that may be read. location: for messages. Raises A2AError if a signature is
+        required: INVALID_AGENT_RESPONSE without a valid one, UNAVAILABLE while no keys can be read.
         """
         missing = ""
         try:

@@ -10,8 +10,7 @@ revoked, their token has expired, or the access rules have changed.
 1. The methods that identify callers say whether a caller still counts (`Method`), and `LiveRules` whether the
    call is still allowed. Both are asked for each open call, every `INTERVAL` seconds; rules only after a
    change. Without open calls nothing runs.
-2. The call ends with UNAUTHENTICATED or PERMISSION_DENIED, also while it waits. Its task goes on, as after
-   any other disconnection.
+2. The call ends with UNAUTHENTICATED or PERMISSION_DENIED, also while it waits. Its task goes on.
 3. Of unary calls, only SendMessage waits for long. The others finish as they began.
 """
 

@@ -1,5 +1,4 @@
-"""The card that a server publishes: the declared card with the interfaces that are mounted. It fetches
-nothing.
+"""The card that a server publishes: the declared card with the mounted interfaces. It fetches nothing.
 
 Rules:
 1. The interfaces of the card are exactly the mounted ones, in their order.
@@ -26,8 +25,7 @@ Rules of one document for readers of 1.0 and of older versions:
 2. A member that both versions have holds both forms: a security scheme has the member of 1.0 for its type,
    and beside it the `type` and the members of 0.x. Objects are merged member by member, lists of equal length
    item by item; values that are there already stay.
-3. All known readers ignore unknown members. Older members that change the meaning for a reader of 1.0 are
-   left out.
+3. All known readers ignore unknown members. Older members that change the meaning for 1.0 are left out.
 4. Signatures stay unchanged. They cover the document that was signed, which is not this one.
 5. Readers of 0.2 reject a whole card with a scheme of a later type, mutual TLS. At their path such schemes
    are left out: the other schemes of a requirement remain, and the TLS handshake enforces the rest.

@@ -85,9 +85,8 @@ class Resolver:
         self._entries: FIFOCache[str, _Entry] = FIFOCache(limit)
 
     async def resolve(self, url: str) -> hub.AgentCard:
-        """The card behind a base URL or card URL. Raises A2AError: UNAVAILABLE without a response,
-        UNAUTHENTICATED or PERMISSION_DENIED if there is no card and a place answered 401 or 403,
-        INVALID_AGENT_RESPONSE for no card.
+        """The card behind a base URL or card URL. Raises UNAVAILABLE without a response, UNAUTHENTICATED or
+        PERMISSION_DENIED without a card after 401 or 403, INVALID_AGENT_RESPONSE for no card.
         """
         return (await self.locate(url)).card
 

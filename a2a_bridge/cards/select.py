@@ -1,5 +1,4 @@
-"""Selects the interfaces of a card that a client can use, best first, and has the rules for its security
-schemes. It opens no connection.
+"""Selects the interfaces of a card that a client can use, best first; rules for its security schemes.
 
 Rules about schemes of older cards that 1.0 cannot express:
 1. A scheme of 0.x of unknown type, or an OAuth 2 scheme without a flow that 1.0 has, is a scheme without
@@ -67,8 +66,7 @@ def select(
     card: hub.AgentCard, *, known: Collection[str], binding: str = "", version: str = ""
 ) -> list[Candidate]:
     """The usable interfaces in the card's order, which is the agent's preference (spec 8.3). known: the
-    installed bindings. binding, version: only these, unless empty. Raises A2AError UNSUPPORTED_OPERATION with
-    a list of the interfaces if none is usable.
+    installed bindings. binding, version: only these, unless empty. Raises UNSUPPORTED_OPERATION, with a list.
     """
     wanted = by_version(version) if version else None
     secure = {

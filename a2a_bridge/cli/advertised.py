@@ -4,7 +4,7 @@ Rules:
 1. Only with `--public-url` or `--public-grpc`: all other URLs are those that this process listens on.
 2. It begins after the ready line, in the background of the first worker, and ends with the server.
 3. One harmless call for each URL, without credentials: a question for a task that nobody has. Every response
-of A2A is right, a rejection included.
+   of A2A is right, a rejection included.
 4. A balancer in front learns only now that this process is ready. So only a fault that lasts is a warning.
 """
 

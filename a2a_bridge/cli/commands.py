@@ -2,8 +2,7 @@
 
 Rules:
 1. The commands that run a server are modules of this package. All others are entry points of the group
-   `a2a_bridge.commands`: `NAME`, or `GROUP.NAME`. An absent one of the tools or adapters says what to
-   install.
+   `a2a_bridge.commands`: `NAME` or `GROUP.NAME`; absent tools and adapters say what to install.
 2. An entry point never takes the place of a command that runs a server; one of a group may.
 3. If several distributions have a command, it is that of the tools or the adapters, or else an error when it
    is used.
@@ -153,10 +152,9 @@ def _words_of_variable(parameter: Any, context: Any) -> list[str] | None:
 
 
 def _each_by_itself(command: Any, context: Any, words: list[str]) -> list[str]:
-    """The words with the flag before each word of an option that takes several: for `--exec PROG ARG --http
-    :0` these are `--exec=PROG --exec=ARG --http :0`. Such an option ends before the next flag with two
-    dashes; after `--`, which is left out, all words are the option's. Raises typer.BadParameter for an option
-    without words.
+    """The words, with its flag before each word of an option that takes several: `--exec=PROG --exec=ARG
+    --http :0` for `--exec PROG ARG --http :0`. Such an option ends before the next flag with two dashes; all
+    words after `--`, which is left out, are its own. Raises typer.BadParameter for an option without words.
     """
     names = _options_with_words(command)
     if not names:

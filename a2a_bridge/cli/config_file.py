@@ -1,6 +1,5 @@
-"""Configuration files in TOML: reading, and the lines of their keys for error messages.
-
-tomllib tells no positions: `line_of` looks for headers and the beginnings of lines, and not inside a line.
+"""Configuration files in TOML: reading, and the lines of their keys for error messages, which tomllib does
+not tell: `line_of` looks for headers and the beginnings of lines.
 """
 
 from __future__ import annotations

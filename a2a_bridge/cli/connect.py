@@ -78,9 +78,8 @@ def version_of(text: str) -> str:
 async def found_at(
     target: Target, options: DialOptions, version: str = "", *, resolver: Resolver | None = None
 ) -> tuple[hub.AgentCard, DialOptions]:
-    """The card of an agent, and the options for the recognised implementation. A bare gRPC address is asked
-    for its extended card, or has a minimal one. resolver: reads the card of a URL. Raises A2AError,
-    BadTargetError.
+    """An agent's card, and the options for the recognised implementation. A bare gRPC address has its
+    extended card, or a minimal one. resolver: reads the card of a URL. Raises A2AError, BadTargetError.
     """
     if target.sort is TargetKind.URL:
         async with AsyncExitStack() as stack:

@@ -93,8 +93,7 @@ class JsonFormat(TextFormat):
 
 def configure_logging(flags: ServerFlags) -> None:
     """Sends the bridge's log to stderr, or where --log-config says. To be called before the agent's code,
-    which may configure logging; then `open_logging`. Raises typer.Exit for a configuration that cannot be
-    used.
+    which may configure logging; then `open_logging`. Raises typer.Exit for a useless configuration.
     """
     formatter = JsonFormat() if flags.log_format is LogFormat.JSON else TextFormat()
     if flags.log_format is LogFormat.JSON:

@@ -7,11 +7,9 @@ Rules:
 4. A line of progress on stderr is wiped before anything else is printed.
 5. The functions here show control characters as escapes, on both streams and in the log: agents, providers
    and files choose texts, and must not control a terminal.
-6. Credentials that are known (`hide`) are `***` in messages and errors: an agent may repeat them. Data of an
-   agent is printed as it is.
+6. Known credentials (`hide`) are `***` in messages and errors: an agent may repeat them. Data is not changed.
 7. The JSON document of an error has a code, which decides the exit code: A2A's own name
-   (`TaskNotFoundError`), the agent's name of an error that A2A does not define, or `A2ACLI_ERR_…` of the
-   specification.
+   (`TaskNotFoundError`), the agent's name of an error that A2A does not define, or `A2ACLI_ERR_…`.
 """
 
 from __future__ import annotations

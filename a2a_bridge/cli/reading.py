@@ -5,8 +5,7 @@ Rules:
 2. Without `--config` neither pydantic nor a TOML parser is loaded.
 3. A file can be read again while the command runs; flags and the environment stay as they are.
 4. No secret is printed (`show_value`). The name of a file with a secret is no secret.
-5. A configuration file that was printed can be read: defaults are comments, because some options may only be
-given together.
+5. A configuration file that was printed can be read: defaults, which may exclude each other, are comments.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ looks at the code of an agent in the same way.
 Rules:
 1. A file that is not valid changes nothing; one line of the log says why.
 2. Only options that are declared as `live` can change; one warning names the others, which need a new start.
-Access rules stay together with an option that says who callers are: the same names may mean others.
+   Access rules stay together with an option that says who callers are: the same names may mean others.
 3. All changes take effect together, or none: if one cannot be made, those before it are undone.
 4. Listeners stay, and running calls finish as they began, but for those that new access rules do not allow.
 5. A file counts when it has been still for one interval, or for three if it is shorter than before: it may be
-half written. Processes that are started with it get the content that was accepted (`text`).
+   half written. Processes that are started with it get the content that was accepted (`text`).
 6. Rules, authentication and agents that a change takes away are a warning.
 """
 

@@ -2,7 +2,7 @@
 
 Rules:
 1. API keys, JWTs and proxy headers are asked in this order. Client certificates identify callers where
-nothing else does; beside another method the listener requires them, and the method names the caller.
+   nothing else does; beside another method the listener requires them, and the method names the caller.
 2. A server that listens on more than this machine and checks nobody says so once.
 3. The supervisor of Envoy checks TLS files with `server_tls`, and loads no protobuf.
 """

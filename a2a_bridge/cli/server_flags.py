@@ -3,7 +3,7 @@ module, so it imports nothing but declarations of flags.
 
 Rules of `[agents.NAME]`:
 1. An option in the table of an agent is for that agent only, and outweighs the same option of the command,
-wherever that comes from. The command decides all other options.
+   wherever that comes from. The command decides all other options.
 2. A file with one agent does the same as the argument of the command, and serves it below /agents/NAME, too.
 """
 

@@ -95,9 +95,8 @@ class ListenOptions:
         return cls(interfaces, options, http, grpc, counting)
 
     def follow(self, reloader: Reloader | None) -> None:
-        """Takes new limits and access rules from a configuration that is read again. In a worker the
-        supervisor reads it, and starts a successor: until this one has drained, callers need a rule of both
-        files.
+        """Takes new limits and access rules from a file that is read again. In a worker the supervisor reads
+        it, and starts a successor: until this worker has drained, callers need a rule of both files.
         """
         limits, rules = self.options.limits, self.options.access_rules
         worker = Worker.of_environment()
@@ -312,9 +311,8 @@ def file_name(name: str) -> str:
 
 
 def load_agent(code: str | None, flags: ServeFlags, name: str = "") -> tuple[Agent, ListenOptions]:
-    """The agent in code, which is loaded, or of a program, which may be called `name`, and the options to
-    serve it with. code: None or empty for a program. Raises BadTargetError, typer.BadParameter, and
-    typer.Exit.
+    """The agent in code, which is loaded, or (code: None or empty) of a program, which may be called `name`;
+    and the options to serve it with. Raises BadTargetError, typer.BadParameter, typer.Exit.
     """
     listening = ListenOptions.of(flags)
     store = store_options(flags)

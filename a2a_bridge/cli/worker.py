@@ -1,7 +1,6 @@
-"""A process as a worker of `--workers` and `serve --reload`: what its supervisor gives to it, and says later.
-
-The two talk in lines over a socket. The worker sends its ready line, after LOADED if it has to wait for its
-turn. The supervisor (`workers.py`) sends TURN, new access rules, and SUCCEEDED.
+"""A process as a worker of `--workers` and `serve --reload`. It talks with its supervisor (`workers.py`) in
+lines over a socket: the worker sends its ready line, after LOADED if it has to wait for its turn, the
+supervisor TURN, new access rules, and SUCCEEDED.
 """
 
 from __future__ import annotations

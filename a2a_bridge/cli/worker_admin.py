@@ -2,7 +2,7 @@
 
 Rules:
 1. Each sample of a worker gets the label `worker`, the number of its place. Nothing is summed here: the
-counters of a worker that was replaced begin again, which a sum would hide from queries.
+   counters of a worker that was replaced begin again, which a sum would hide from queries.
 2. A worker that does not answer in time is missing in this response, and nothing waits for it.
 """
 

@@ -2,18 +2,18 @@
 
 Rules:
 1. The supervisor serves nothing. It binds the addresses, starts the same command once per worker, and prints
-the ready line when all workers are ready.
+   the ready line when all workers are ready.
 2. Each worker has its own HTTP listener with SO_REUSEPORT, which the supervisor keeps open: connections that
-wait for a worker that ends are accepted by its successor. grpcio opens its listener itself, like this.
+   wait for a worker that ends are accepted by its successor. grpcio opens its listener itself, like this.
 3. A worker that ends is replaced. SIGHUP starts successors with the code and the configuration on disk, if it
-is valid, and drains each worker once its successor is ready. New access rules count in all workers at once,
-beside the old ones.
+   is valid, and drains each worker once its successor is ready. New access rules count in all workers at
+   once, beside the old ones.
 4. SIGTERM and SIGINT drain all workers. The supervisor closes its copies of the listeners, so that each
-worker accepts what waits in its own and then really closes it, as a server without workers does.
+   worker accepts what waits in its own and then really closes it, as a server without workers does.
 5. A worker whose supervisor has died drains and ends.
 6. With `serve --reload`, a change of the agent's code is a SIGHUP. The successor of a single worker loads the
-agent first, and waits for the end of the worker before it, because its store may belong to one process:
-code that cannot be loaded ends nothing.
+   agent first, and waits for the end of the worker before it, because its store may belong to one process:
+   code that cannot be loaded ends nothing.
 """
 
 from __future__ import annotations
@@ -112,10 +112,9 @@ def supervise(
     check: Callable[[Any], None] | None = None,
     code: Path | None = None,
 ) -> typer.Exit:
-    """Runs this command in workers until SIGINT or SIGTERM. The caller raises the returned exit. bus: the
-    binary of a NATS server for the workers, or empty. check: raises typer.BadParameter for new flags that
-    successors cannot serve. code: a folder whose changes start successors. Raises typer.BadParameter if calls
-    are counted.
+    """Runs this command in workers until SIGINT or SIGTERM; the caller raises the returned exit. bus: the
+    binary of a NATS server, or empty. check: raises typer.BadParameter for new flags that successors cannot
+    serve. code: a folder whose changes start successors. Raises typer.BadParameter if calls are counted.
     """
     if flags.workers > 1:
         _check_counting(flags)

@@ -1,7 +1,6 @@
 """The outcome of a call, as one name of a small set for logs, metrics and traces; and one log line per call.
 
-Never content: of callers and agents, only names, addresses and task ids are logged, also as attributes of the
-record, for formatters (`FIELDS`).
+Never content: of callers and agents, only names, addresses and task ids, also as attributes (`FIELDS`).
 """
 
 from __future__ import annotations
@@ -156,8 +155,7 @@ LONGEST = 64
 
 def code_of(error: BaseException | None, last: Event | None = None) -> str:
     """OK, or the name of a `Reason`. Anything but an A2AError or the end of the caller is a defect. error:
-    None for a response. last: the last event of a stream: a caller that leaves after the end of its task has
-    got everything.
+    None for a response. last: of a stream: a caller that leaves after the end of its task has got everything.
     """
     if error is None:
         return OK

@@ -1,7 +1,6 @@
 """Rejects requests without REQUIRED members of the schema, the same on every binding, and long names for a
-remote agent: a gateway keeps them for thousands of calls. It also negotiates protocol extensions (spec 4.6):
-callers without a required one are rejected, active ones are echoed. Executors act on `context.extensions`
-themselves.
+remote agent, which a gateway keeps. It also negotiates protocol extensions (spec 4.6): callers without a
+required one are rejected, active ones are echoed. Executors act on `context.extensions` themselves.
 """
 
 from __future__ import annotations
@@ -101,9 +100,8 @@ class Offer:
 
 
 def extensions(card: hub.AgentCard | Offer) -> Middleware:
-    """Middleware for an agent with this card, or with a card that can be replaced. A caller without a
-    required extension gets EXTENSION_SUPPORT_REQUIRED with the URIs, except for the extended card, which
-    tells callers about extensions.
+    """Middleware for an agent with this card, or with one that can be replaced. Callers without a required
+    extension get EXTENSION_SUPPORT_REQUIRED with the URIs, except for the extended card.
     """
     offer = card if isinstance(card, Offer) else Offer(card)
     return lambda service: _Extensions(service, offer) if offer.uris or offer is card else service

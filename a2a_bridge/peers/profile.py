@@ -1,5 +1,4 @@
-"""A peer profile: one implementation of A2A, how to recognise it, and where it deviates from the
-specification.
+"""A peer profile: one implementation of A2A, its recognition, and where it deviates from the specification.
 
 Rules:
 1. A dialect says what a version is; a profile says how one implementation deviates from it.

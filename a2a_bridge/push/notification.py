@@ -1,18 +1,15 @@
-"""A push notification as one HTTP request, in the version of its receiver, and its signature. It sends
-nothing.
+"""A push notification as one HTTP request, in the version of its receiver, and its signature. Sends nothing.
 
 Rules:
 1. The token is sent under both names in use, and `Authorization` whenever there are credentials (spec 4.3.2
    of 0.3, 4.3.3 of 1.0): receivers of every version know one of them.
-2. Values that are not allowed in a header, are too long, or are no http(s) URL are rejected when a config is
-   registered, not when it is used.
+2. A config whose values cannot stand in a header, are too long, or are no http(s) URL is not registered.
 3. Two kinds of signatures prove sender and content; delivery requires neither. With keys of the operator
    (`Signer`): a JWT whose public key is in the published JWKS. It contains the digest of the body as
    `request_body_sha256`, and its `jti` is the id of the notification, so a receiver can detect repetitions.
    It is sent in SIGNATURE_HEADER, and as a Bearer token if the config has no credentials. Several keys are a
    rotation: the first signs, all are published.
-4. With a secret of the receiver (a token that begins with `whsec_`, and is not sent): the HMAC of Standard
-   Webhooks.
+4. With a secret of the receiver (a token that begins with `whsec_`, not sent): HMAC of Standard Webhooks.
 """
 
 import base64

@@ -102,8 +102,8 @@ class Outbox(Protocol):
 
     async def due(self, limit: int, capacity_of: Callable[[str], int], /) -> list[Delivery]:
         """Due notifications, at most one per config, the oldest. They belong to this process until it settles
-        them or dies. capacity_of: of a target (`https://host:443`) at present; notifications for other
-        targets do not wait.
+        them or dies. capacity_of: of a target (`https://host:443`); notifications for other targets do not
+        wait.
         """
         ...
 

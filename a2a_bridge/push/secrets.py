@@ -98,9 +98,8 @@ class DecryptionError(Exception):
 
 
 class Vault:
-    """Encrypts and decrypts bytes. keys: Fernet keys (32 bytes in URL-safe base64), the newest first; none
-    for no encryption. Raises ValueError for an invalid key, MissingExtraError if there are keys but no
-    `cryptography`.
+    """Encrypts and decrypts bytes. keys: Fernet keys (32 bytes in URL-safe base64), newest first; none: no
+    encryption. Raises ValueError for an invalid key, MissingExtraError for keys without `cryptography`.
     """
 
     def __init__(self, keys: Sequence[str] = ()) -> None:

@@ -115,8 +115,7 @@ _PORTS = {"http": 80, "https": 443}
 
 class WebhookResolver:
     """Checks webhooks when they are registered. Resolves their hosts once, and gives the addresses that the
-    SSRF policy allows, also for `bindings.http_post`. lookup: resolves names. own: True for addresses of this
-    machine.
+    SSRF policy allows, also for `bindings.http_post`. lookup: resolves names. own: knows our addresses.
 
     Rules:
     1. The policy is checked when a config is registered and when a connection is made. Only the second check

@@ -4,13 +4,13 @@ readers read as the same content. Pure.
 Rules:
 1. `signatures` is left out, the rest is written by RFC 8785.
 2. Presence (spec 8.4.1): REQUIRED members stay, also when empty; `optional` ones and messages stay when they
-   are there; other members with their default value are left out, and null counts as absent. Members that 1.0
-   does not know stay as they are.
+   are there; other members with their default value are left out. null counts as absent. Unknown members
+   stay.
 3. Signers differ, so there are several texts of one card: the whole card; its members of 1.0 alone, which is
    what a reader of the protobuf message sees; and of these the ones with content, without empty strings,
    lists and objects at any depth. The last text is not in the specification. The SDKs for Python and
-   JavaScript accept no other one, and could not verify a card with any empty member, such as the scopes of an
-   API key.
+   JavaScript accept no other one, and could not verify a card with any empty member, such as the scopes of a
+   key.
 4. Some empty members have a meaning, and the last text does not cover it: without the requirement
    `{"schemes": {"key": {"list": []}}}` a client sends no key. `lost` finds them. If a card has any, the
    signature over this text is marked (`SPARSE`), and counts for no verifier that knows the other texts.

@@ -41,8 +41,7 @@ class SigningKey(NamedTuple):
 
 def signing_key(text: str, what: str, other: str, exactly: str) -> SigningKey:
     """A private key as PEM or JWK: EC P-256 or P-384, or of one `other` kind: `Ed25519` or `RSA`. what,
-    exactly: how messages call it, and list the accepted keys. Raises ValueError, which has no part of the
-    key, and MissingExtraError without joserfc.
+    exactly: for messages. Raises ValueError without parts of the key, MissingExtraError without joserfc.
     """
     registry = load("joserfc.jwk", "signing").JWKRegistry
     found: Any = None

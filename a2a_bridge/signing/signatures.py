@@ -48,8 +48,7 @@ from a2a_bridge.signing.keys import ALGORITHMS, SigningKey, key_set, signing_key
 
 class CardSigner:
     """Signs with private keys, each as PEM or JWK: EC P-256 or P-384, or Ed25519. jku: URL of the published
-    keys, for the header, or empty. Raises ValueError for other keys, MissingExtraError without joserfc or
-    rfc8785.
+    keys, or empty. Raises ValueError for other keys, MissingExtraError without joserfc or rfc8785.
     """
 
     def __init__(self, keys: Sequence[str], *, jku: str = "") -> None:
@@ -171,9 +170,8 @@ class ReceivedCard:
                 self.problems.append(str(error))
 
     def verify(self, keys_for: Callable[[Signature], Sequence[Any]], now: float) -> VerifiedCard:
-        """The card with its first valid signature. keys_for: the keys that may have made one. now: seconds
-        since the epoch. Raises UnverifiedCardError with the reasons, MissingExtraError without joserfc or
-        rfc8785.
+        """The card with its first valid signature. keys_for: the keys that may have made one. now: since the
+        epoch. Raises UnverifiedCardError with the reasons, MissingExtraError without joserfc or rfc8785.
         """
         if not self._count:
             raise UnverifiedCardError("it has no signature", is_signed=False)

@@ -115,8 +115,7 @@ async def _asked(caller: Caller, text: str, where: str) -> Turn:
 
 class AdapterContract:
     """Subclass it, and override the fixture `agent`: the agent of the table above, made by the adapter.
-    changes_arguments: whether an approval can change the arguments of its call; an adapter that cannot asks
-    again.
+    changes_arguments: whether an approval can change the arguments of its call; else the adapter asks again.
     """
 
     changes_arguments = True

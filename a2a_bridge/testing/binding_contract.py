@@ -1,5 +1,4 @@
-"""BindingContract: the guarantees of a transport, tested over a real socket. It does not test the wire
-format.
+"""BindingContract: the guarantees of a transport, tested over a real socket; not its wire format.
 
 Rules:
 1. All of ServiceContract holds between a dialled client and a mounted service.

@@ -1,6 +1,5 @@
-"""OutboxContract: the guarantees of a store's push configs and outbox that the delivery worker needs.
-Subclass it, or DurableOutboxContract, which includes it, with `opened`; the subclass's name must start with
-`Test`.
+"""OutboxContract: what the delivery worker needs of a store's push configs and outbox. Subclass it, or
+DurableOutboxContract, which includes it, with `opened`; the name of the subclass starts with `Test`.
 """
 
 from __future__ import annotations

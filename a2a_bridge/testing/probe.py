@@ -15,9 +15,8 @@ OnStream = Callable[[Call[Any, Any]], AsyncGenerator[Any, None]]
 
 
 class Probe:
-    """Set `on_unary` and `on_stream`, which yields events or messages, to the behaviour of calls; `answering`
-    and `yielding` make simple ones. calls: every call in order of arrival. cancelled: the number of calls
-    that were cancelled or closed early.
+    """Set `on_unary` and `on_stream`, which yields events or messages; `answering` and `yielding` make simple
+    ones. calls: in order of arrival. cancelled: the number of calls that were cancelled or closed early.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,4 @@
-"""The commands `server` (a demo agent), `ui` and `skill`. `--help` loads this module, so it imports only
-flags.
-"""
+"""The commands `server` (a demo agent), `ui` and `skill`. `--help` loads it, so it imports only flags."""
 
 from dataclasses import dataclass
 from importlib.resources import as_file, files

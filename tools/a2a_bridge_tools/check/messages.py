@@ -1,6 +1,5 @@
-"""Messages over each interface: whether all of them answer the same, as a response and as a stream; the
-limits that callers run into (the size of a request, the time of a response); and notifications to a receiver
-of ours.
+"""Messages over each interface: whether all of them answer the same, as a response and as a stream; limits
+that callers run into (the size of a request, the time of a response); notifications to a receiver of ours.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The way to the agent: its name, a connection, its certificate, each interface of the card, and credentials.
 
 Rules:
-1. Dates, names and authority of a certificate are checked by one handshake each, because OpenSSL stops at the
-   first fault.
+1. Dates, names and authority of a certificate are one handshake each: OpenSSL stops at the first fault.
 2. Every interface is dialled in the version that the card names, and in the other one.
 3. An agent has to ask for credentials as its card says.
 """

@@ -19,9 +19,8 @@ Rules of documents:
 4. A document whose tests cannot be listed is an error of the command line, which names the place; a mistake
    within a test is an error of that test.
 
-A response that a document has is given by a server of this process: a body with `jsonrpc` to the client of
-JSONRPC, any other one to the client of HTTP+JSON. A public card is no response of an operation, and is
-decoded only.
+A response in a document is given by a server of this process: with `jsonrpc` to the client of JSONRPC, else
+to the client of HTTP+JSON. A public card is no response of an operation, and is decoded only.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """`--as` and `--dry-run`: a call as a command, a program, or the request that it would be. Nothing is sent.
 
 Rules:
-1. The request is what the client side of the binding writes, read from a socket of this process: it cannot
-   differ from what would be sent.
-2. A secret stands as the variable that holds it (`$A2ACLI_BEARER`), or as `***`. For a shell, nothing else
-   counts as a variable or a command.
+1. The request is what the client side of the binding writes, read from a socket of this process.
+2. A secret is a variable (`$A2ACLI_BEARER`) or `***`; nothing else is a variable or command for a shell.
 """
 
 import asyncio

@@ -1,6 +1,5 @@
-"""Results as text (SPEC.md 9.2): one `Label: value` a line, and blocks, each its label on a line, its
-content, and an empty line; no field stands in one. No part is dropped: texts and data are blocks, a file is a
-field.
+"""Results as text (SPEC.md 9.2): one `Label: value` a line, and blocks, without fields: a label on its line,
+content, an empty line. No part is dropped: texts and data are blocks, a file is a field.
 """
 
 import json

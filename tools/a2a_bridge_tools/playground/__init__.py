@@ -1,5 +1,4 @@
-"""The playground: a page on which people call an agent over several bindings at once, and see what was on the
-wire.
+"""The playground: a page to call an agent over several bindings at once, and see what was on the wire.
 
 Rules:
 1. The page is a client like any other: calls go to the addresses of the agent's card. Only a gateway gives it

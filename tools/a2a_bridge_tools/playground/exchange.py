@@ -1,6 +1,5 @@
 """Exchanges: calls that were made together, with everything that was seen of them, as lines of a record;
-their history, and the traffic of a gateway to its agent that belongs to calls of the playground. It makes no
-call.
+their history, and the traffic of a gateway to its agent for calls of the playground. It makes no call.
 
 Rules:
 1. A line is one JSON object: those of `client/recording.py` (`call`, `sent`), and of the playground `event`,
@@ -9,8 +8,7 @@ Rules:
 3. The history drops the oldest exchanges that are not pinned.
 4. A gateway's call is recognised by the trace id that the page's call began with (W3C Trace Context): every
    binding carries it, and a gateway passes it on. Calls of other callers are not looked at further.
-5. Frames have no call. The call that a task reads is in a context variable, set only while the client side
-   runs.
+5. Frames have no call: a context variable has the call of a task, while the client side runs.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
