@@ -26,7 +26,7 @@ from a2a_bridge.cli.server_flags import (
 )
 from a2a_bridge.cli.values import Exit, as_usage_error, file_text, listen_address, usage_error
 from a2a_bridge.cli.worker import Worker
-from a2a_bridge.core.addresses import ListenAddress, Trust
+from a2a_bridge.core.addresses import ListenAddress
 from a2a_bridge.core.option_classes import CardTrustValues, JwtValues, ServerTlsValues
 from a2a_bridge.core.options import taken, texts
 
@@ -153,7 +153,7 @@ def _api_keys(flags: ServerFlags) -> Method:
 
 
 def _tokens(flags: ServerFlags) -> list[Method]:
-    from a2a_bridge.auth import KeySetSource
+    from a2a_bridge.auth import BearerTokens, KeySetSource
 
     options = JwtValues(**taken(JwtValues, flags))
     if not options.issuer:
@@ -161,8 +161,6 @@ def _tokens(flags: ServerFlags) -> list[Method]:
     if not options.audience or not all(options.audience):
         text = "is required: without it, tokens that were made for other services would be accepted here"
         raise usage_error("--jwt-audience", text)
-    from a2a_bridge.auth import BearerTokens
-
     with as_usage_error("--jwt-issuer", ValueError):
         keys = KeySetSource(options.issuer, options.jwks, ca=options.ca)
         check_key_file(keys, options.jwks, "--jwt-jwks")
@@ -178,8 +176,6 @@ def _proxy(flags: ServerFlags) -> Method:
         raise usage_error(
             "--proxy-user-header", "needs --forwarded-allow-ips: otherwise every caller could name itself"
         )
-    with as_usage_error("--forwarded-allow-ips", ValueError):
-        Trust(trusted)
     with as_usage_error("--proxy-user-header", ValueError):
         return ProxyHeader(flags.proxy_user_header, trusted)
 

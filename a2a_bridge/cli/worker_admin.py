@@ -19,7 +19,6 @@ from typing import cast
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
 from a2a_bridge.bindings.binding import (
     DialOptions,
@@ -106,10 +105,7 @@ async def _ask(fetch: Fetch, known: Mapping[str, str], path: str) -> dict[str, t
 
 def _label(family: Metric, number: str) -> Metric:
     """A metric of one worker, with the number of its place in each sample."""
-    family.samples = [
-        Sample(one.name, {**one.labels, "worker": number}, one.value, one.timestamp, one.exemplar)
-        for one in family.samples
-    ]
+    family.samples = [one._replace(labels={**one.labels, "worker": number}) for one in family.samples]
     return family
 
 

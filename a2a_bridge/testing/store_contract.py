@@ -168,8 +168,7 @@ class StoreContract(
 class DurableStoreContract(StoreContract):
     """Also the guarantees after the death of the process. Subclass it with `opened` and `survivor`."""
 
-    #: False for a store whose push configs and notifications end with the process, as they do with StoreBase
-    #: unless it is given others
+    #: False if push configs and notifications end with the process, as StoreBase's do unless it gets others
     keeps_push = True
 
     def survivor(self, store: Store) -> AbstractAsyncContextManager[Store]:

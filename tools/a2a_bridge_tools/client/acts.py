@@ -32,6 +32,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
+from operator import eq, ge, gt, le, lt
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -55,12 +56,7 @@ _TYPES = {
     "object": dict,
     "null": type(None),
 }
-_NUMBERS = {
-    "gt": lambda value, limit: value > limit,
-    "gte": lambda value, limit: value >= limit,
-    "lt": lambda value, limit: value < limit,
-    "lte": lambda value, limit: value <= limit,
-}
+_NUMBERS = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
 
 
 def _matches(value: str, pattern: str) -> bool:
@@ -76,11 +72,7 @@ _TEXTS: Mapping[str, Callable[[str, str], bool]] = {
     "starts_with": str.startswith,
     "ends_with": str.endswith,
 }
-_COUNTS = {
-    "count": lambda size, wanted: size == wanted,
-    "count_gte": lambda size, wanted: size >= wanted,
-    "count_lte": lambda size, wanted: size <= wanted,
-}
+_COUNTS = {"count": eq, "count_gte": ge, "count_lte": le}
 #: operator -> types of its argument; `items` is in no table of ACTS, but in its documents
 _ARGUMENTS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys((*_NUMBERS, *_COUNTS), (int, float)),
@@ -214,20 +206,12 @@ def _value(name: str, variables: Mapping[str, Any]) -> Any:
     raise LookupError(f"the variable {name} is unknown")
 
 
+_ENDS, _ASKS = {"COMPLETED", "FAILED", "CANCELED", "REJECTED"}, {"INPUT_REQUIRED", "AUTH_REQUIRED"}
 #: state -> the states that may follow (ACTS 7.1); a state may repeat
 _FOLLOWS = {
-    "SUBMITTED": {
-        "WORKING",
-        "COMPLETED",
-        "FAILED",
-        "CANCELED",
-        "REJECTED",
-        "INPUT_REQUIRED",
-        "AUTH_REQUIRED",
-    },
-    "WORKING": {"COMPLETED", "FAILED", "CANCELED", "REJECTED", "INPUT_REQUIRED", "AUTH_REQUIRED"},
-    "INPUT_REQUIRED": {"WORKING", "COMPLETED", "FAILED", "CANCELED", "REJECTED"},
-    "AUTH_REQUIRED": {"WORKING", "COMPLETED", "FAILED", "CANCELED", "REJECTED"},
+    "SUBMITTED": {"WORKING"} | _ENDS | _ASKS,
+    "WORKING": _ENDS | _ASKS,
+    **dict.fromkeys(_ASKS, {"WORKING"} | _ENDS),
 }
 
 
