@@ -1,6 +1,4 @@
-"""Configuration files in TOML: reading, and the lines of their keys for error messages, which tomllib does
-not tell: `line_of` looks for headers and the beginnings of lines.
-"""
+"""Configuration files in TOML: reading, and lines for error messages, which tomllib does not tell."""
 
 from __future__ import annotations
 

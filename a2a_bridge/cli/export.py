@@ -1,6 +1,4 @@
-"""`a2a-bridge export`: prints configurations of other programs, made of the options of a server. It can run
-anywhere: it reads no file but the configuration of the bridge.
-"""
+"""`a2a-bridge export`: prints configurations of other programs, made of the options of a server."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The flags that client commands and servers share. `core/options.py` says how flags are declared. `--help`
-lists the flags of the most derived class first.
-"""
+"""The flags that client commands and servers share. `core/options.py` says how flags are declared."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -231,9 +231,7 @@ def _origin(url: str) -> str:
 def upstream_card(
     target: Target, card: hub.AgentCard, from_file: bool, binding: str, version: str
 ) -> hub.AgentCard:
-    """The card whose interfaces are dialled. A gRPC address is dialled as it is given, and so is a URL with a
-    card from a file, as JSON-RPC unless another binding was requested.
-    """
+    """The card to dial. An address of gRPC, or a URL with a card from a file, is dialled as it is given."""
     if target.sort is TargetKind.GRPC:
         return hub.AgentCard(supported_interfaces=[grpc_interface(target.place, version)])
     if target.sort is TargetKind.URL and from_file:

@@ -265,9 +265,7 @@ def _state_of_code(folder: Path) -> _State:
 
 
 def _remove_bytecode(path: str) -> None:
-    """Removes the bytecode of a changed file. Python compares its size and the second of its change: after
-    two changes in one second it would run the code of the first one.
-    """
+    """Removes a file's bytecode: Python would run it after two changes in one second, of the same size."""
     with suppress(OSError):  # there is none, or Python cannot write to this folder either
         Path(cache_from_source(path)).unlink()
 

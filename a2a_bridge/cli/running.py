@@ -182,9 +182,7 @@ def check_one_process(flags: ServerFlags) -> None:
 
 
 def launch_of(flags: ServerFlags, kind: str = "agent") -> Launch | None:
-    """The playground of the flags, if any. kind: `agent` or `gateway`. Raises typer.BadParameter, and
-    typer.Exit if the tools are not installed, or their page cannot be loaded.
-    """
+    """The playground of the flags, if any. kind: agent or gateway. Raises typer.BadParameter, typer.Exit."""
     if not flags.ui:
         return None
     from importlib.metadata import entry_points

@@ -49,7 +49,8 @@ class Quirks:
     #: HTTP+JSON of 0.3 is read without members younger than v0.3.0: metadata of parts and names of files go
     #: into the metadata of the message or artifact, as `urn:a2a-bridge:parts:1`
     strict_json: bool = False
-    #: push configurations of 1.0 have the shape of a draft: answers have it, too. Its requests are always read
+    #: push configurations of 1.0 have the shape of a draft: answers have its members, too. Requests in this
+    #: shape are read from every caller
     draft_push_configs: bool = False
     #: the longest line of an event stream that is read, in bytes; 0 for any. Longer ones are dropped silently
     max_event_line: int = 0

@@ -23,9 +23,7 @@ class PushConfigStore(Protocol):
     """Keeps push notification configs by task and id (spec 3.1.7 to 3.1.10)."""
 
     async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
-        """Stores a config; replace: False keeps an existing one. Raises A2AError RESOURCE_EXHAUSTED for too
-        many.
-        """
+        """Stores a config; replace: False keeps an existing one. Raises RESOURCE_EXHAUSTED for too many."""
         ...
 
     async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None: ...

@@ -139,9 +139,7 @@ def _shape(tree: JsonObject, plan: MessagePlan, keeps: _Keeps, path: str = "") -
 
 
 def _is_default(value: Json, field: FieldPlan) -> bool:
-    """Whether a member says the same as its absence. An empty value of another type does not: a reader may
-    leave out the object around it.
-    """
+    """Whether a member says the same as its absence, which an empty value of another type does not."""
     default: Json = {} if field.map_value is not None else [] if field.repeated else _DEFAULTS.get(field.kind)
     return type(value) is type(default) and value == default
 
@@ -164,9 +162,7 @@ def _one(value: Json, field: FieldPlan, keeps: _Keeps, path: str) -> Json:
 
 
 def _note_lost(tree: JsonObject, plan: MessagePlan, path: str, found: list[str]) -> None:
-    """A singular member is the same without it when it is empty, unless it is one of a oneof. An item of a
-    list, an entry of a map and free JSON are not.
-    """
+    """An empty singular member says as much as none, unless it is of a oneof; items and entries do not."""
     fields = {one.json_name: one for one in plan.fields}
     for name, value in tree.items():
         field, here = fields[name], f"{path}.{name}" if path else name

@@ -1,6 +1,4 @@
-"""One test for many rows, in place of `pytest.mark.parametrize` where the rows need no fixtures for
-themselves.
-"""
+"""One test for many rows, in place of `pytest.mark.parametrize` where the rows share their fixtures."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`a2a-bridge check`: looks at everything between a client and an agent, and names what to change. `table.py`
-has the steps, `inspection.py` what they share.
-"""
+"""`a2a-bridge check`: looks at everything between a client and an agent, and names what to change."""
 
 from __future__ import annotations
 

@@ -176,9 +176,7 @@ class _Handshakes:
     async def verify_leaf(
         self, leaf: str, *, dates: bool = False, names: bool = False
     ) -> tuple[str, dict[str, Any]]:
-        """What is wrong with the certificate, or its content if nothing is. leaf: a certificate that counts
-        as trusted; empty for the usual authorities.
-        """
+        """What is wrong with the certificate, or its content. leaf: is trusted; empty: authorities are."""
         context = self._context(leaf)
         context.check_hostname = names
         if not dates:

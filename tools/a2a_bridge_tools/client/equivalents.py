@@ -65,9 +65,7 @@ class Request:
 
 
 async def request_of_call(call: Call[Any, Any], candidate: Candidate, options: DialOptions) -> Request:
-    """The request that a call would be, with the credentials that this interface gets. Raises
-    typer.BadParameter for one that cannot be shown.
-    """
+    """A call as a request with the credentials of its interface. Raises typer.BadParameter without one."""
     (vetted,) = await Destinations(options).check([candidate])
     options = options_for(vetted.candidate, options)
     binding = candidate.interface.protocol_binding
