@@ -28,7 +28,7 @@ from a2a_bridge.cli.running import IDLE_TIMEOUT
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_transports._http.host import KEEP_CONNECTION
+from a2a_bridge_transports._http.protocol import KEEP_CONNECTION
 from tests.certificates import new_identity
 from tests.cli.commands import card, command, serving
 from tests.interop.sdk_client import sdk_client
