@@ -115,15 +115,20 @@ def _check_values(message: Message) -> None:
 
 def request_encoder(cls: type[Message], encode: Coder) -> Coder:
     """Raises INVALID_PARAMS for content that the wire cannot express."""
+    return _encoder(cls, encode, lambda found: invalid_params(found.path, found.problem))
 
-    def encode_request(message: Any) -> Any:
+
+def _encoder(
+    cls: type[Message], encode: Coder, failed: Callable[[EncodeError | DecodeError], A2AError]
+) -> Coder:
+    def encode_checked(message: Any) -> Any:
         try:
             return encode(message)
         except ValueError as error:
             found = _unencodable(cls, message, error)
-        raise invalid_params(found.path, found.problem)
+        raise failed(found)
 
-    return encode_request
+    return encode_checked
 
 
 def response_decoder(cls: type[Message], conversion: Conversion) -> Coder:
@@ -154,15 +159,8 @@ def response_decoder(cls: type[Message], conversion: Conversion) -> Coder:
 
 def response_encoder(cls: type[Message], encode: Coder) -> Coder:
     """Raises INVALID_AGENT_RESPONSE for content that the wire cannot express."""
-
-    def encode_response(message: Any) -> Any:
-        try:
-            return encode(message)
-        except ValueError as error:
-            found = _unencodable(cls, message, error)
-        raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(found), blame=Blame.PEER)
-
-    return encode_response
+    reason = Reason.INVALID_AGENT_RESPONSE
+    return _encoder(cls, encode, lambda found: A2AError(reason, str(found), blame=Blame.PEER))
 
 
 def card_decoder(decode: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,6 +20,7 @@ metadata (see `unmapped`).
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -35,30 +36,26 @@ Convert = Callable[[Any, Any, "Context"], None]
 Custom = Callable[[Any, Any, "Context", dict[str, Any]], None]
 
 
+@dataclass(slots=True, eq=False)
 class Context:
     """The state of one conversion besides its message."""
 
-    __slots__ = ("files", "preserved")
-
-    def __init__(self, files: Files = Files.AUTO) -> None:
-        #: the peer's encoding of file bytes
-        self.files = files
-        #: whether metadata of the hub holds text under KEY
-        self.preserved = False
+    #: the peer's encoding of file bytes
+    files: Files = Files.AUTO
+    #: whether metadata of the hub holds text under KEY
+    preserved: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class Pair:
     """A wire message, the equivalent hub message, and the conversions between them."""
 
-    __slots__ = ("decode", "encode", "hub", "wire")
-
-    def __init__(self, wire: type[Any], hub: type[Any], decode: Convert, encode: Convert) -> None:
-        self.wire = wire
-        self.hub = hub
-        #: (wire message, hub message to fill, context)
-        self.decode = decode
-        #: (hub message, wire message to fill, context)
-        self.encode = encode
+    wire: type[Any]
+    hub: type[Any]
+    #: (wire message, hub message to fill, context)
+    decode: Convert
+    #: (hub message, wire message to fill, context)
+    encode: Convert
 
 
 _NAMES: dict[str, Any] = {"KEY": KEY, "HUB": HUB, "carry": carry, "spend_on": spend_on}

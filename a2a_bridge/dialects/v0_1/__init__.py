@@ -35,5 +35,3 @@ DIALECT = Dialect(
         Loss("StreamResponse.task.history", "a stream of 0.1 has no event that holds a whole task"),
     ),
 )
-
-__all__ = ["DIALECT"]

@@ -16,5 +16,3 @@ DIALECT = Dialect(
     losses=LOSSES,
     files=forms.BY_FILES,
 )
-
-__all__ = ["DIALECT"]

@@ -10,5 +10,3 @@ DIALECT = Dialect(
     push=forms.PUSH_FORM,
     canonical=forms.JSONRPC_FORM,
 )
-
-__all__ = ["DIALECT"]

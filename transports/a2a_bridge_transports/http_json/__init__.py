@@ -42,5 +42,3 @@ class HttpJsonBinding:
 
 
 BINDING = HttpJsonBinding()
-
-__all__ = ["BINDING"]

@@ -49,5 +49,3 @@ class JsonRpcBinding:
 
 
 BINDING = JsonRpcBinding()
-
-__all__ = ["BINDING"]
