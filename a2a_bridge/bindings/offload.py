@@ -13,6 +13,7 @@ Rules:
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import inf
 from typing import Any, TypeVar
 
@@ -60,7 +61,7 @@ async def needs_worker(body: bytes, most: int, cls: type[Message] | None = None)
     """
     if len(body) <= SMALL:
         return False
-    count = json_values if cls is None else _counter(cls)
+    count = json_values if cls is None else partial(protobuf_values, cls)
     if len(body) <= LARGE:
         bound = json_bound(body) if cls is None else count(body, ALLOWANCE)
         if bound <= ALLOWANCE and (not most or bound <= most):
@@ -110,7 +111,3 @@ def too_many_values(most: int) -> A2AError:
     """REQUEST_TOO_LARGE with the limit on values."""
     text = f"the request holds more than {most} values"
     return A2AError(Reason.REQUEST_TOO_LARGE, text, metadata={"maxValues": str(most)})
-
-
-def _counter(cls: type[Message]) -> Callable[[bytes, int], int]:
-    return lambda body, most: protobuf_values(cls, body, most)

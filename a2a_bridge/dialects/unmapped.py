@@ -180,9 +180,10 @@ def read(text: object, source: str) -> list[Entry] | None:
 
 def entries_in(content: Json) -> list[Entry] | None:
     """The content of a source, if it is a list of entries."""
-    if not isinstance(content, list) or not all(_is_entry(entry) for entry in content):
+    if not isinstance(content, list):
         return None
-    return content
+    are_entries = (type(one) is list and len(one) in (1, 2, 3) and type(one[0]) is str for one in content)
+    return content if all(are_entries) else None
 
 
 # --- units ---
@@ -291,10 +292,6 @@ def _remove(unit: Any) -> None:
         del unit.metadata.fields[KEY]
     if not unit.metadata.fields:
         unit.ClearField("metadata")
-
-
-def _is_entry(entry: object) -> bool:
-    return isinstance(entry, list) and len(entry) in (1, 2, 3) and isinstance(entry[0], str)
 
 
 def _place(root: Any, pointer: str, copies: dict[str, Any] | None = None) -> Any:

@@ -61,7 +61,7 @@ def encode_jsonrpc(error: A2AError) -> ErrorReply[Any]:
     reply = v0_3.encode_jsonrpc(error)
     body: dict[str, Any] = dict(reply.body or {})
     legacy = error.metadata.get(LEGACY_CODE, "")
-    if legacy and _means(legacy, error.reason):
+    if any(str(number) == legacy and known is error.reason for number, (known, _) in MEANINGS.items()):
         body["code"] = int(legacy)
     elif error.code == error.reason.code:
         body["code"] = NUMBERS[error.reason]
@@ -97,7 +97,3 @@ def _names_reason(body: Mapping[str, Any]) -> bool:
         return False
     infos = [one for one in data if isinstance(one, Mapping) and one.get("@type") == any_details.ERROR_INFO]
     return any(isinstance(one.get("reason"), str) for one in infos)
-
-
-def _means(number: str, reason: Reason) -> bool:
-    return any(str(code) == number and known is reason for code, (known, _) in MEANINGS.items())

@@ -245,14 +245,6 @@ def _encode_artifacts(artifacts: list[Any]) -> list[Any]:
     return [encode_artifact(one, place) for one, place in zip(artifacts, _places(artifacts), strict=True)]
 
 
-def _up_message(wire: Unit) -> Unit:
-    return {**without_nulls(wire, _NULLABLE_MESSAGE), "kind": "message"}
-
-
-def _down_message(tree: Unit) -> Unit:
-    return {name: value for name, value in tree.items() if name != "kind"}
-
-
 def _up_artifact(wire: Unit) -> Unit:
     made = without_nulls(wire, _NULLABLE_ARTIFACT)
     index = made.pop("index", 0)
@@ -302,7 +294,10 @@ def _down_task(tree: Unit) -> Unit:
     return down_status(made)
 
 
-_decode_bare_message, _encode_bare_message = coders(_up_message, _down_message)
+_decode_bare_message, _encode_bare_message = coders(
+    lambda wire: {**without_nulls(wire, _NULLABLE_MESSAGE), "kind": "message"},
+    lambda tree: {name: value for name, value in tree.items() if name != "kind"},
+)
 _decode_bare_task, _encode_bare_task = coders(_up_task, _down_task)
 
 
@@ -449,10 +444,6 @@ def _up_status_event(wire: Unit) -> Unit:
     return {**up_status(made), "kind": "status-update"}
 
 
-def _down_status_event(tree: Unit) -> Unit:
-    return down_status(_down_common(tree))
-
-
 def _up_artifact_event(wire: Unit) -> Unit:
     made = _up_common(wire)
     flags = made.get("artifact")
@@ -467,4 +458,6 @@ def _down_artifact_event(tree: Unit) -> Unit:
     return {**made, "artifact": flags}
 
 
-_decode_bare_status_event, _encode_bare_status_event = coders(_up_status_event, _down_status_event)
+_decode_bare_status_event, _encode_bare_status_event = coders(
+    _up_status_event, lambda tree: down_status(_down_common(tree))
+)

@@ -144,10 +144,6 @@ def _up_id(wire: Unit) -> Unit:
     return without_nulls(wire, _NULLABLE_TASK)
 
 
-def _up_config_query(wire: Unit) -> Unit:
-    return {"pushNotificationConfigId": ONLY_CONFIG, **_up_id(wire)}
-
-
 def _down_config_query(tree: Unit) -> Unit:
     made = dict(tree)
     if made.get("pushNotificationConfigId") in (ONLY_CONFIG, "", None):
@@ -194,7 +190,9 @@ decode_query, encode_query = coders(_up_query, _down_query)
 #: TaskIdParams, and TaskQueryParams without its length
 decode_id, encode_id = coders(_up_id, dict)
 #: TaskIdParams as a query for the one config of a task
-decode_config_query, encode_config_query = coders(_up_config_query, _down_config_query)
+decode_config_query, encode_config_query = coders(
+    lambda wire: {"pushNotificationConfigId": ONLY_CONFIG, **_up_id(wire)}, _down_config_query
+)
 #: TaskPushNotificationConfig
 decode_task_config, _encode_task_config = coders(_up_task_config, _down_task_config)
 

@@ -78,10 +78,6 @@ def _answer(tree: Any) -> Any:
     return _exchange(found, "message", "msg")
 
 
-def _tasks(tree: Any) -> Any:
-    return [_task(one) for one in tree] if type(tree) is list else tree
-
-
 #: the same for documents: member of 0.3 → member of 0.2.5
 _NAMES = {
     "SendMessageRequest.message": "request",
@@ -98,7 +94,7 @@ _RESPONSES: Mapping[Any, Rename] = {
     ops.SUBSCRIBE_TO_TASK: _answer,
     ops.GET_TASK: _task,
     ops.CANCEL_TASK: _task,
-    ops.LIST_TASKS: _tasks,
+    ops.LIST_TASKS: lambda tree: [_task(one) for one in tree] if type(tree) is list else tree,
 }
 
 

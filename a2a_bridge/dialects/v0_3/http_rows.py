@@ -227,10 +227,6 @@ def _sent_in_kind(tree: Any) -> bool:
     return type(tree) is dict and says_kind(tree.get("message"))
 
 
-def _canceled_in_kind(tree: Any) -> bool:
-    return type(tree) is dict and "metadata" in tree and "name" not in tree
-
-
 def _created_in_kind(tree: Any) -> bool:
     return (
         type(tree) is dict
@@ -426,7 +422,7 @@ _LISTING = _get(
 _IN_KIND: Mapping[Any, Callable[[Any], bool]] = {
     ops.SEND_MESSAGE: _sent_in_kind,
     ops.SEND_STREAMING_MESSAGE: _sent_in_kind,
-    ops.CANCEL_TASK: _canceled_in_kind,
+    ops.CANCEL_TASK: lambda tree: type(tree) is dict and "metadata" in tree and "name" not in tree,
     ops.CREATE_PUSH_CONFIG: _created_in_kind,
 }
 """Operations with two variants, and the test for requests in the variant of JSON-RPC."""

@@ -292,10 +292,6 @@ def _card_row() -> Row[str, bytes]:
     return row(ops.GET_EXTENDED_AGENT_CARD, f"{SERVICE}GetAgentCard", request, answer)
 
 
-def _rows(files: Files) -> tuple[Row[str, bytes], ...]:
-    return (*(_row(*one, files) for one in _TABLE), _card_row())
-
-
 def _first_file(wire: bytes) -> tuple[bytes, str] | None:
     try:
         message = v0.SendMessageRequest.FromString(wire).request
@@ -308,7 +304,9 @@ def _first_file(wire: bytes) -> tuple[bytes, str] | None:
 
 
 #: for agents with a known encoding
-BY_FILES: Mapping[Files, tuple[Row[str, bytes], ...]] = {files: _rows(files) for files in ENCODINGS}
+BY_FILES: Mapping[Files, tuple[Row[str, bytes], ...]] = {
+    files: (*(_row(*one, files) for one in _TABLE), _card_row()) for files in ENCODINGS
+}
 ROWS: tuple[Row[str, bytes], ...] = tuple(
     choose_row(dict(zip(BY_FILES, rows, strict=True)), _first_file)
     for rows in zip(*BY_FILES.values(), strict=True)

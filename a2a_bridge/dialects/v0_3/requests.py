@@ -129,16 +129,14 @@ def _decode_configs(tree: Json) -> hub.ListTaskPushNotificationConfigsResponse:
     return hub.ListTaskPushNotificationConfigsResponse(configs=configs)
 
 
-def _encode_configs(response: hub.ListTaskPushNotificationConfigsResponse) -> Json:
-    return [TASK_CONFIG.encode(config) for config in response.configs]
-
-
 def _null(_: Any) -> None:
     return None
 
 
 #: a bare array: 0.3 has no pages
-_CONFIGS = Conversion(_encode_configs, _decode_configs)
+_CONFIGS = Conversion(
+    lambda response: [TASK_CONFIG.encode(config) for config in response.configs], _decode_configs
+)
 _NOTHING = Conversion(_null, lambda _: Empty())
 _ABOUT_CONFIG = of_kind(TASK_CONFIG)
 #: the unmapped content of responses without metadata

@@ -237,10 +237,6 @@ def _is_wrapped(tree: JsonObject, flagged: Any) -> bool:
     return type(data["value"]) is not dict and flagged is False and WRAPPED in metadata
 
 
-def _is_empty(tree: JsonObject, value: Any) -> bool:
-    return value is True and tree["kind"] == "text" and not tree["text"]
-
-
 def _show_wrapped(tree: JsonObject, flagged: Any) -> None:
     if flagged is True:
         tree["metadata"][WRAPPED] = True
@@ -265,10 +261,6 @@ def _take_wrapped(part: Any) -> Json:
     return WRAPPED not in part.metadata.fields
 
 
-def _put_empty(part: Any, _: Any) -> None:
-    part.ClearField("text")
-
-
 def _take_empty(part: Any) -> Json:
     if part.WhichOneof("content") is not None:
         return None
@@ -286,7 +278,11 @@ PART = Shape(
         #: a value that is no object, which 0.3 wraps into one; true if the bridge adds the flag of the SDK
         "wrapped": Fact(_take_wrapped, _put_wrapped, _is_wrapped, _show_wrapped),
         #: no content at all
-        "empty": Fact(_take_empty, _put_empty, _is_empty),
+        "empty": Fact(
+            _take_empty,
+            lambda part, _: part.ClearField("text"),
+            lambda tree, value: value is True and tree["kind"] == "text" and not tree["text"],
+        ),
     },
 )
 

@@ -272,9 +272,11 @@ def _sort(
     rest: list[Mapping[str, Any]] = []
     for detail in details:
         kind = text_of(detail.get("@type")).rpartition("/")[2]
+        # If A2A does not define the reason of an ErrorInfo, a second one has A2A's reason.
+        is_ours = text_of(info.get("reason")) in _BY_NAME
         if kind == "google.rpc.ErrorInfo" and not info:
             info = detail
-        elif kind == "google.rpc.ErrorInfo" and detail.get("domain") == DOMAIN and _is_foreign(info):
+        elif kind == "google.rpc.ErrorInfo" and detail.get("domain") == DOMAIN and not is_ours:
             beneath = beneath or _BY_NAME.get(text_of(detail.get("reason")))
         elif kind == "google.rpc.BadRequest" and isinstance(detail.get("fieldViolations"), list):
             violations += [
@@ -287,11 +289,6 @@ def _sort(
         else:
             rest.append(detail)
     return info, beneath, violations, retry_after, rest
-
-
-def _is_foreign(info: Mapping[str, Any]) -> bool:
-    """Whether A2A does not define the reason of an ErrorInfo; a second one then has A2A's reason."""
-    return text_of(info.get("reason")) not in _BY_NAME
 
 
 def _by_text(message: str, texts: Mapping[str, Reason]) -> Reason | None:

@@ -317,7 +317,8 @@ class _Published:
         """True if the caller has this document (RFC 9110, 13.1): If-None-Match outweighs the date."""
         tags = headers.get("If-None-Match")
         if tags is not None:
-            return _matches(tags, tag)
+            known = [part.strip().removeprefix("W/") for part in tags.split(",")]
+            return tag in known or "*" in known
         since = headers.get("If-Modified-Since")
         try:
             return since is not None and parsedate_to_datetime(since).timestamp() >= self._modified
@@ -346,11 +347,6 @@ def _front(page: Document, otherwise: exchange.Handler) -> exchange.Handler:
         return exchange.Reply(200, _PAGE, page(request.base_url()))
 
     return answer
-
-
-def _matches(condition: str, tag: str) -> bool:
-    tags = [part.strip().removeprefix("W/") for part in condition.split(",")]
-    return tag in tags or "*" in tags
 
 
 class Site(Mounts):

@@ -201,7 +201,7 @@ def _options(options: HostOptions) -> list[tuple[str, int]]:
         # grpcio's own rejection has no details; this limit is larger, so that the bridge rejects first.
         ("grpc.max_receive_message_length", min(2 * options.max_body + MIB, _INT)),
         ("grpc.max_send_message_length", -1),
-        ("grpc.server_handshake_timeout_ms", _milliseconds(options.header_timeout)),
+        ("grpc.server_handshake_timeout_ms", max(1, int(options.header_timeout * 1000))),
         # A dead peer is detected within 30 s, with or without calls.
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 8_000),
@@ -210,10 +210,6 @@ def _options(options: HostOptions) -> list[tuple[str, int]]:
         # Peers may use the same interval.
         ("grpc.http2.min_ping_interval_without_data_ms", 9_000),
     ]
-
-
-def _milliseconds(seconds: float) -> int:
-    return max(1, int(seconds * 1000))
 
 
 async def _check_bindable(address: ListenAddress, *, shared: bool) -> None:
