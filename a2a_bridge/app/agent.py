@@ -210,8 +210,8 @@ class _Unopened(Generic[_T]):
 def opened_as(
     example: str, take: Callable[[Any], Any] | None = None
 ) -> Callable[[Callable[_P, AsyncIterator[_T]]], Callable[_P, AbstractAsyncContextManager[_T]]]:
-    """Like `asynccontextmanager`, for contexts that applications open. example: the statement that opens one.
-    take: makes the first argument of the given one, or raises at the call.
+    """Like `asynccontextmanager`; `example` is the statement that opens it. take: converts the first
+    argument.
     """
 
     def decorate(

@@ -276,5 +276,3 @@ GATEWAY = AgentKind(
     "gateway", _remote, lambda flags, settings: not flags.store and "grpc" not in settings.given
 )
 SERVE = AgentKind("agent", _host, lambda _flags, _settings: False)
-
-__all__ = ["GATEWAY", "SERVE", "serve_all"]

@@ -125,9 +125,7 @@ async def _fetch_extended(session: reaching.Session, *, flags: CardGetFlags) -> 
 
 @dataclass(slots=True)
 class SignatureCheck:
-    """Checks a card when it is read, and remembers the outcome. trust: the check with the keys of the user,
-    if any. required: whether a card without a valid signature is an error.
-    """
+    """Checks a card when it is read, and remembers the outcome. trust: the check with the user's keys."""
 
     trust: CheckCard | None
     required: bool
