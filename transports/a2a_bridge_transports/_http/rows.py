@@ -1,5 +1,5 @@
 """What all transports do with the rows of a call: requests and responses with the content beside them, lists
-of tasks without those that cannot be read (see dialects.listing), and large responses.
+of tasks without those that cannot be read (see dialects.responses), and large responses.
 """
 
 import logging
