@@ -1,7 +1,5 @@
 """Stand-ins for frameworks (fakes/): none of them is in the lock. `make frameworks` has the real ones."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

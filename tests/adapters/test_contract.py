@@ -3,8 +3,6 @@
 The adapters keep it over stand-ins in the modules of their names.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Conversations of adapters: their keys, their turns, and how many are kept."""
 
-from __future__ import annotations
-
 import pytest
 
 from a2a_bridge.ext import CallContext, Principal, hub

@@ -1,7 +1,5 @@
 """The executor that all adapters share, in the engine: which messages are answers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The adapter of Google ADK over a stand-in of its interface (fakes/google). Real agents: `make frameworks`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

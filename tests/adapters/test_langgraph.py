@@ -1,7 +1,5 @@
 """The adapter of LangGraph over a stand-in of its interface (fakes/langgraph). Real graphs: `make frameworks`."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

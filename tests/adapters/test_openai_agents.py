@@ -1,7 +1,5 @@
 """The adapter of the OpenAI Agents SDK over a stand-in of its interface (fakes/agents). Real agents: `make frameworks`."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from typing import Any

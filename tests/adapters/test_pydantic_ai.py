@@ -1,7 +1,5 @@
 """The adapter of Pydantic AI over a stand-in of its interface (fakes/pydantic_ai). Real agents: `make frameworks`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Questions of agents and their answers: one convention for all frameworks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

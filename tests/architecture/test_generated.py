@@ -1,17 +1,12 @@
 """The committed protobuf modules and models match proto/, and differences are noticed."""
 
-from __future__ import annotations
-
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.architecture.repository import ROOT, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GENERATE = ROOT / "proto" / "generate.py"
 MODELS = ROOT / "proto" / "models.py"

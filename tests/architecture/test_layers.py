@@ -1,16 +1,11 @@
 """The import contracts hold, cover every module, and catch what they forbid."""
 
-from __future__ import annotations
-
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.architecture.repository import BIN, ROOT, pyproject, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CONTRACTS = pyproject()["tool"]["importlinter"]["contracts"]
 PACKAGES = [

@@ -1,17 +1,12 @@
 """`buf` accepts our protos, and rejects changes that would break a peer; tests/pb checks the facts."""
 
-from __future__ import annotations
-
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.architecture.repository import BIN, ROOT, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 A2A = "proto/lf/a2a/v1/a2a.proto"
 

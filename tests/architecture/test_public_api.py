@@ -1,13 +1,11 @@
 """The names users import: changing them is a decision, not an accident."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import a2a_bridge
 from a2a_bridge import ext
@@ -158,8 +156,6 @@ def test_positional_options_keep_their_order() -> None:
 
 # Type checkers see the right types of the protobuf classes and of executors; mypy stands for all of them.
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SNIPPET = """
 from a2a_bridge.pb import google_protobuf, google_rpc, lf_a2a_v1

@@ -1,7 +1,5 @@
 """Locks among replicas while the database loses statements and their results."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Mapping

@@ -3,19 +3,13 @@
 They stay where json_format and the codec mean to agree: the intended differences are in test_differences.py.
 """
 
-from __future__ import annotations
-
 import base64
-from typing import TYPE_CHECKING, Any
+import random
+from typing import Any
 
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from a2a_bridge.pb import lf_a2a_v1
-
-if TYPE_CHECKING:
-    import random
-
-    from google.protobuf.descriptor import Descriptor
 
 CLASSES = [cls for name in lf_a2a_v1.__all__ if hasattr(cls := getattr(lf_a2a_v1, name), "FromString")]
 

@@ -1,13 +1,12 @@
 """JSON text: RFC 8259 and nothing else, by both readers."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle
 import random
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from google.protobuf import json_format
@@ -21,9 +20,6 @@ from a2a_bridge.testing.each import each
 from tests.codec.documents import CLASSES, Maker
 from tests.codec.required_members import with_required
 from tests.strategies import messages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 READERS = [codec.loads, codec.loads_exact]
 

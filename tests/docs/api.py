@@ -1,7 +1,5 @@
 """The pages of the Python API, from the names that the stable modules export, and from their docstrings."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """The pages of the commands, from the same declarations as `--help`: one page for each command."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from enum import Enum

@@ -7,8 +7,6 @@ Rules:
    that no command has is removed.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """The pages with their kind, their words, and the tests that run them: `python -m tests.docs.inventory`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

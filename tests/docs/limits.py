@@ -1,7 +1,5 @@
 """The tables of docs/reference/limits.md, generated from the options that are limits."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The table of losses in docs/explanation/versions.md, generated from the dialects."""
 
-from __future__ import annotations
-
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.dialects.v0_3.forms import BETWEEN_SHAPES
 

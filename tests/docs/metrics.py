@@ -1,7 +1,5 @@
 """The table of docs/reference/metrics.md: the metrics of an agent and of a gateway before it, which are called."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Tables of the configuration file, of errors and of paths, from the code."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from a2a_bridge.cli.server_flags import AgentSettings, GatewayFlags, RuleSettings, ServedAgent, ServeFlags

@@ -1,7 +1,5 @@
 """The pages of the documentation and their content. No tests."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

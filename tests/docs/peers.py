@@ -1,7 +1,5 @@
 """The tables of docs/reference/peers.md: the quirks, and the gRPC addresses that clients dial."""
 
-from __future__ import annotations
-
 import dataclasses
 from enum import Enum
 

@@ -7,8 +7,6 @@ Rules:
    Markdown, too, beside its HTML.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

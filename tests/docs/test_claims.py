@@ -1,7 +1,5 @@
 """Single sentences of docs/ that no other test here looks at, tried over a socket."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

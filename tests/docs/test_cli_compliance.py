@@ -1,7 +1,5 @@
 """docs/reference/cli-compliance.yaml is complete, its counts are true, and the page says the same."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

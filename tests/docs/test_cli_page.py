@@ -1,7 +1,5 @@
 """The pages of the commands have their flags, and every command line in the documentation is valid."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

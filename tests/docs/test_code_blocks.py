@@ -4,8 +4,6 @@ A block with the note `needs EXTRA` is run by `make frameworks`, with that extra
 A block whose first line is `# name.py` is saved under that name, and later blocks of the page may import it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -2,8 +2,6 @@
 ports in place of the usual ones.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

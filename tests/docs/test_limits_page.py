@@ -1,7 +1,5 @@
 """docs/reference/limits.md has the limits of the code: their defaults, and the flags that set them."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Links inside the project lead somewhere, and every page is in the navigation."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The commands of docs/how-to/migrate-clients.md work, in their order, against an agent of the SDK 0.3.26."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable

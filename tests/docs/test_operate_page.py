@@ -1,7 +1,5 @@
 """docs/reference/metrics.md lists every metric with its type and labels, and the pages name no other."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

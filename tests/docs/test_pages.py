@@ -1,7 +1,5 @@
 """Lists in the text of pages match the code, and the pages can be rendered."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

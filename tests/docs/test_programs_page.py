@@ -1,7 +1,5 @@
 """docs/how-to/serve-a-program.md: its programs do what it says, and its lists match the code."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Docs and examples name stable modules only, so that copied code keeps working."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

@@ -1,7 +1,5 @@
 """Every Python block of README.md is a program that runs unchanged, except for the ports."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """The tables that a run of the SDKs of other languages writes into docs/reference/sdks.md."""
 
-from __future__ import annotations
-
 from datetime import date
 
 from tests.matrix.bridged import Result

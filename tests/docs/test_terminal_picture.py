@@ -3,8 +3,6 @@
 `make pictures` writes it anew.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import pty

@@ -1,7 +1,5 @@
 """docs/explanation/versions.md matches the code: versions, bindings, card paths, the key of unmapped content."""
 
-from __future__ import annotations
-
 from a2a_bridge.core.call import SIDE_CHANNEL
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, KNOWN, unmapped
 from a2a_bridge.dialects.annotation import SYNTHESISED

@@ -1,7 +1,5 @@
 """docs/reference/wire.md names the operations, paths and depths of the code."""
 
-from __future__ import annotations
-
 import pytest
 
 from a2a_bridge.codec import DecodeError, decode_bytes

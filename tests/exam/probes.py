@@ -1,7 +1,5 @@
 """The questions of the exam: each operation with a name in it that can be another tenant's. Data only."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

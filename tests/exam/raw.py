@@ -2,8 +2,6 @@
 answer: what a caller can tell apart is compared here, not what our own client makes of it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Tenants, an agent with their tasks, hosted or behind a gateway, and the work that a request makes. No tests."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import AsyncIterator

@@ -5,8 +5,6 @@ Time: the work (reads of the store, requests to the agent) of both answers is co
 exactly what a clock tells roughly. `test_timing.py` has the clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace

@@ -2,8 +2,6 @@
 answers to repeated messages, usage and metrics.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from functools import partial

@@ -5,8 +5,6 @@ which the foreign one took longer is a half where they are the same (Mann and Wh
 that a slow or busy machine changes nothing. For 60 pairs its standard deviation is 0.053; a quarter is nearly five.
 """
 
-from __future__ import annotations
-
 import random
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every example runs as documented. The demo is here too, and a test that it can fail."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import os

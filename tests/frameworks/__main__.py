@@ -8,8 +8,6 @@ the newest release of their official client (fronts.py), which writes the tables
 Each framework and each client gets an environment of its own below .build/frameworks.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """Runs the adapter of a framework in its newest release, on sockets, with the contract of `a2a_bridge.testing`."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator

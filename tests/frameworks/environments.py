@@ -1,7 +1,5 @@
 """Environments of frameworks, below .build/frameworks."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import venv

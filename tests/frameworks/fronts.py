@@ -4,8 +4,6 @@ The tests are those of tests/fronts, which `make test` runs with the locked rele
 over gRPC and of 0.3 over JSON-RPC.
 """
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ executors of the framework.
 FRONTS are official clients before our fronts.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Exchanges of an agent over HTTP: recorded between a gateway and the agent, and replayed without the agent."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

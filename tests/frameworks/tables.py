@@ -1,7 +1,5 @@
 """Tables of pages that `make frameworks` writes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The answers of an agent to clients of every version and binding, through the command `a2a-bridge gateway`."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from itertools import product

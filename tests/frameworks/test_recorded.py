@@ -1,7 +1,5 @@
 """Agents of real frameworks as they were recorded (`make frameworks`), behind the command, in every cell."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The tables that `make frameworks` writes."""
 
-from __future__ import annotations
-
 import re
 
 from tests.architecture.repository import pyproject

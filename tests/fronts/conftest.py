@@ -1,7 +1,5 @@
 """An agent before fronts, of 1.0 over gRPC and of 0.3 over JSON-RPC."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path

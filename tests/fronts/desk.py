@@ -1,7 +1,5 @@
 """An agent behind fronts: it counts the turns of a context, asks, gives files, and works until it is released."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Fronts of tests on real sockets: an application on uvicorn, API keys for its callers, and the command."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import sys

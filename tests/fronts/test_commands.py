@@ -1,7 +1,5 @@
 """`a2a-bridge front mcp` and `front openai` as programs: what both do with callers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The names of conversations, without a front around them."""
 
-from __future__ import annotations
-
 from itertools import product
 
 from a2a_bridge.pb import lf_a2a_v1 as hub

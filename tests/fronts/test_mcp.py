@@ -1,7 +1,5 @@
 """The MCP front with the official client, over streamable HTTP in both eras, before agents of 1.0 and 0.3."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """`a2a-bridge front mcp` as a program, with the official client, over a pipe and over HTTP in both eras."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

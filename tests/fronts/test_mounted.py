@@ -1,7 +1,5 @@
 """Fronts in an application of somebody else."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The front for OpenAI's API with the official client, before agents of 1.0 and 0.3."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

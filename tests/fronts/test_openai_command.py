@@ -1,7 +1,5 @@
 """`a2a-bridge front openai` as a program, with the official client."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Official clients through both fronts to agents on the official SDKs: 1.0 over gRPC, 0.3 over JSON-RPC."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Locks by name that the runs of an agent share: `Run.lock`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

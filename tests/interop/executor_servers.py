@@ -1,7 +1,5 @@
 """The scripted executors of both majors of the SDK, before our server and before the SDK's own. No tests."""
 
-from __future__ import annotations
-
 import os
 import sysconfig
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Executors of a2a-sdk 1.x: their contract on our engine, and what is told about each difference."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import logging

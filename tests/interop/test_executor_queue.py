@@ -1,7 +1,5 @@
 """The queue that an executor of a2a-sdk 1.x gets, and what executors do with it and with their exceptions."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

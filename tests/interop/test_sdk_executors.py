@@ -1,7 +1,5 @@
 """Executors of the official SDK on our engine: official clients get what they get from our own agent."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """Executors of a2a-sdk 1.x in files, as `serve` takes them: their names, flags and cards."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -5,8 +5,6 @@ have no order in protobuf; betterproto2 writes them in the order in which it rea
 can be compared.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -15,7 +13,8 @@ import sys
 from importlib import import_module
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import grpc_tools
 import pytest
@@ -29,10 +28,6 @@ from tests.codec.documents import CLASSES, Maker
 from tests.codec.required_members import with_required
 from tests.patience import PATIENCE
 from tests.strategies import messages
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
 
 # Its classes warn about two OAuth flows, whenever they are created.
 pytestmark = pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning")
@@ -106,9 +101,6 @@ def to_microseconds(message: Any) -> None:
 
 # Has betterproto2's plugin generate its classes from our .proto, anew for each test session.
 
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "betterproto2_oracle"

@@ -3,8 +3,6 @@
 The requirements are those of the environment of the tests: their files are linked, so no registry is needed.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What each installation has: the base for adapters, `server` for the command, and the tools."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import subprocess
 import sys

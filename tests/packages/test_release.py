@@ -1,7 +1,5 @@
 """What `make release` makes, and what it rejects; its trial of installations needs a registry, and is no test."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -3,17 +3,12 @@
 Comments and file options are left out: they are not the protocol.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from google.api import annotations_pb2, client_pb2, field_behavior_pb2
 from google.protobuf import descriptor_pb2
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 
 FieldProto = descriptor_pb2.FieldDescriptorProto
 Fact = tuple[str, Any]

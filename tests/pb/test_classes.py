@@ -1,12 +1,12 @@
 """The classes of the private pool behave as classes of a module do; their wire format is tested elsewhere."""
 
-from __future__ import annotations
-
 import copy
 import datetime
 import importlib
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
 
 import pytest
 from google.protobuf.message import Message
@@ -14,11 +14,6 @@ from google.protobuf.message_factory import GetMessageClass
 
 from a2a_bridge.pb import _pool, a2a_v1, google_protobuf, google_rpc, lf_a2a_v1
 from a2a_bridge.testing.each import each
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import ModuleType
-
 
 MODULES = (lf_a2a_v1, a2a_v1, google_rpc, google_protobuf)
 #: How deep filled() goes; messages refer to themselves.

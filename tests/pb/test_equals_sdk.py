@@ -1,20 +1,14 @@
 """Our protos have the same facts as the official SDK's, except for comments and file options."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import FileDescriptor
 
 from a2a_bridge.pb import _pool, a2a_v1, lf_a2a_v1
 from a2a_bridge.testing.each import each
 from tests.pb.facts import differences, facts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from google.protobuf.descriptor import FileDescriptor
 
 File = descriptor_pb2.FileDescriptorProto
 

@@ -6,8 +6,6 @@ it.
 It prints one line, `ready http=http://HOST:PORT grpc=HOST:PORT`, and runs until its standard input ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

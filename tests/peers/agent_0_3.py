@@ -7,8 +7,6 @@ It prints one line, `ready http=http://HOST:PORT grpc=HOST:PORT`, and runs until
 Nothing of ours is in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

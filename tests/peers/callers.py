@@ -4,8 +4,6 @@ A caller takes a method's name and its params as a tree, and returns or yields t
 trees; it raises Rejected. It does not judge the results: the transcripts are compared elsewhere.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Collection
 from contextlib import aclosing

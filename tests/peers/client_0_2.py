@@ -6,8 +6,6 @@ The SDK has a client for JSON-RPC and one for gRPC. Neither can resubscribe, lis
 configs; its card resolver fetches the extended card.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4

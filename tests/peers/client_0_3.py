@@ -6,8 +6,6 @@ It uses the SDK's transports, which its Client only wraps; results are printed a
 them. The SDK has no client for listing and deleting push notification configs.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 

@@ -5,8 +5,6 @@
 PATHS: see executor_0_3.py.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

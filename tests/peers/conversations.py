@@ -4,8 +4,6 @@ Each is a function of a Talk. Their agents play scripts (tests/interop/script.py
 the operations that a client must have; the other operations are those that the lines call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ The environment has the SDK. What it lacks for our server is taken from PATHS, w
 URL. It prints one line, `ready http=http://HOST:PORT grpc=HOST:PORT`, and runs until its standard input ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

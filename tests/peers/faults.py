@@ -4,8 +4,6 @@ A fault removes something from a comparison: a mask changes both sides at the li
 fault here is ours: each one is the peer's own, and also shows when it talks to itself (test_peers_alone.py).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable

@@ -17,8 +17,6 @@ Requests run concurrently. A client is kept for each number `client`, and not fo
 have got the port of one that has ended. The clients themselves are in other modules, one for each SDK. It runs in the environment of the SDK, so it imports no code of ours.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -7,8 +7,6 @@ The steps are those of tests/interop/script.py, with the 0.x types:
 3. It runs in an environment of its own: it imports the SDK found there and its neighbours in this folder.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import base64

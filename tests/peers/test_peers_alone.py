@@ -1,7 +1,5 @@
 """Clients and agents of the SDKs by themselves, without our code: their faults are not those of the bridge."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """The pytest plugin, in pytest processes of their own."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import subprocess

@@ -7,8 +7,6 @@ Its last line is `CELLS cells, OPERATIONS operations, KNOWN known, FAILED failed
 none failed. A toolchain that is absent is said and skipped.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import shutil

@@ -4,8 +4,6 @@ Each registry is asked by its own client. A newer version counts if it is final,
 (`0.3`, `2`) or newer than all pins of its package. Of several pins of one line the newest counts.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

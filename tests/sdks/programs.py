@@ -2,8 +2,6 @@
 nothing.
 """
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path

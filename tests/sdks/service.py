@@ -3,8 +3,6 @@
 Requests and answers are ProtoJSON of 1.0; the SDK converts them into its own types and back.
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import aclosing
 from typing import Any

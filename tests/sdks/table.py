@@ -1,7 +1,5 @@
 """The tables of docs/reference/sdks.md, from the cells of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 

@@ -1,7 +1,5 @@
 """The check of the pinned SDKs against their registries. No registry is asked."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.sdks.newest import Version, newer, report, version_of

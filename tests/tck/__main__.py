@@ -9,8 +9,6 @@ fail, and why, is in expected/VERSION.toml. The exit code is 0 if exactly these 
 run.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import selectors

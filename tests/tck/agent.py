@@ -7,8 +7,6 @@ The suite of 1.0 says by the beginning of a message's id what the agent does (it
 0.x say it of one message only, and cancel and continue the tasks of all others.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -5,8 +5,6 @@
 It prints one line, `ready http=http://HOST:PORT grpc=HOST:PORT`, and runs until its standard input ends.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

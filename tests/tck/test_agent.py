@@ -1,7 +1,5 @@
 """The agents for the conformance suites do what the suites' scenarios say."""
 
-from __future__ import annotations
-
 import pytest
 
 from a2a_bridge.app.runtime import connect

@@ -1,7 +1,5 @@
 """`make tck` with suites that have the command line of the official ones and a few tests of their own."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import replace
 from pathlib import Path

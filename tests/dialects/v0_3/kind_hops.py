@@ -1,15 +1,11 @@
 """Ways through the hub for trees of the `kind` shape, and back."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from a2a_bridge import codec
 from a2a_bridge.dialects.v0_3.requests import ROWS
 from tests.identity import says
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROW = {row.address: row for row in ROWS}
 

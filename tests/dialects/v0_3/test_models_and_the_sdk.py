@@ -1,10 +1,9 @@
 """The models beside the pydantic types that a2a-sdk generates from the same schema, member by member."""
 
-from __future__ import annotations
-
 import inspect
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, RootModel
@@ -132,10 +131,6 @@ def test_the_sdk_and_we_read_each_others_messages() -> None:
 
 
 # Editors and type checkers see the right types of the models; mypy stands for all of them.
-
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 SNIPPET = """

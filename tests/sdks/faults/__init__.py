@@ -4,8 +4,6 @@ As in tests/peers/faults.py, a fault removes something from a comparison, and sh
 itself or to an agent of ours without a gateway between. One module for each SDK.
 """
 
-from __future__ import annotations
-
 from tests.peers.faults import Fault
 from tests.sdks.faults import go03, go2, java, js, rust
 

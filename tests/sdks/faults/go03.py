@@ -1,7 +1,5 @@
 """Faults of a2a-go 0.3.15. Paths are those of its repository."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.peers.faults import (

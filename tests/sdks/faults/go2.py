@@ -1,7 +1,5 @@
 """Faults of a2a-go 2.4.0 and 2.3.1 and of their own 0.3. Paths are those of its repository."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.peers.faults import (

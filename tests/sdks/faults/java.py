@@ -2,8 +2,6 @@
 0.3.3.Final.
 """
 
-from __future__ import annotations
-
 from tests.peers.faults import (
     AGENT,
     CLIENT,

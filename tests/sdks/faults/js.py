@@ -2,8 +2,6 @@
 the published packages, under dist; in 0.3.14 the server of HTTP+JSON is server/express/index.js.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.peers.faults import (

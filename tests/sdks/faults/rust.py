@@ -2,8 +2,6 @@
 of the crates.
 """
 
-from __future__ import annotations
-
 from tests.peers.faults import CLIENT, EVERY, Fault, rejected, without_empty_containers
 from tests.peers.processes import HTTP_JSON
 

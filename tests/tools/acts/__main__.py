@@ -9,8 +9,6 @@ tests fail or are skipped, and why. The exit code is 0 if the results are exactl
 2 if the documents did not run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import selectors

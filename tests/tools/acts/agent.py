@@ -4,8 +4,6 @@ streams and push notifications. It is served with API keys.
     a2a-bridge serve tests/tools/acts/agent.py:guarded --api-keys FILE
 """
 
-from __future__ import annotations
-
 from a2a_bridge import Agent
 from a2a_bridge.ext import hub
 from a2a_bridge_tools.demo_agent import Demo

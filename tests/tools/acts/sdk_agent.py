@@ -5,8 +5,6 @@
 It is served as tests/interop/sdk_agent.py is, over all bindings, and asks nobody for credentials.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

@@ -1,7 +1,5 @@
 """`make acts` with small documents of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

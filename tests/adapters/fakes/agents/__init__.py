@@ -5,8 +5,6 @@ queue of events, the caller keeps the history, each call needs a result before t
 the call of the model. `make frameworks` runs the same checks with the real package.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -1,7 +1,5 @@
 """A stand-in for the messages of LangChain, as far as the adapter uses them."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Stand-ins for the types of LangGraph that the adapter uses."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -5,8 +5,6 @@ call needs its result before the next prompt, and the first text of a part is in
 same checks with the real package.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field

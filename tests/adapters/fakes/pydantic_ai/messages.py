@@ -1,7 +1,5 @@
 """Stand-ins for the messages of Pydantic AI, as far as the adapter uses them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An App."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """Events of sessions."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass, field
 from typing import Any

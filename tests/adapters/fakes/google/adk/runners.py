@@ -1,7 +1,5 @@
 """Runners, with services in memory."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The parts of google-genai that the adapter of Google ADK uses."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

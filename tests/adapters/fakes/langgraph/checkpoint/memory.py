@@ -1,7 +1,5 @@
 """A stand-in for the checkpointer in memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

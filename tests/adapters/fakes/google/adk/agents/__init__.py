@@ -1,7 +1,5 @@
 """Agents: one that is scripted."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 
