@@ -10,17 +10,7 @@ from hypothesis import strategies as st
 from tests.strategies_v0 import Strategy, free_objects, lists, objects
 from tests.strategies_v0 import texts as any_texts
 
-_WORDS = (
-    "",
-    "a",
-    "é ✓ 😀",
-    "text/plain",
-    "urn:x:y",
-    "1.0",
-    "a#password",
-    "~/",
-    "\u0000",
-)
+_WORDS = ("", "a", "é ✓ 😀", "text/plain", "urn:x:y", "1.0", "a#password", "~/", "\u0000")
 _NAMES = ("a", "b", "a#password")
 _URLS = (
     "http://agent.example/",

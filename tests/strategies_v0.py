@@ -125,9 +125,7 @@ def _break_lines(text: str, width: int, line: str, end: bool) -> str:
 def times() -> Strategy:
     """Timestamps, and invalid values in their place."""
     return st.one_of(
-        st.datetimes().map(lambda time: f"{time.isoformat()}Z"),
-        st.sampled_from(ODD_TIMES),
-        texts(),
+        st.datetimes().map(lambda time: f"{time.isoformat()}Z"), st.sampled_from(ODD_TIMES), texts()
     )
 
 
@@ -182,9 +180,7 @@ def parts() -> Strategy:
     listed = objects({"kind": st.just("data"), "data": lists(anything())}, {"metadata": metadata()})
     names = {"name": texts(), "mimeType": texts()}
     file = st.one_of(
-        objects({"bytes": base64_texts()}, names),
-        objects({"uri": texts()}, names),
-        objects({}, names),
+        objects({"bytes": base64_texts()}, names), objects({"uri": texts()}, names), objects({}, names)
     )
     files = objects({"kind": st.just("file"), "file": file}, {"metadata": metadata()}, bearable=("kind",))
     aliased = st.builds(_tag_by_type, text | data | files)
@@ -267,12 +263,7 @@ def status_updates() -> Strategy:
 def artifact_updates() -> Strategy:
     """TaskArtifactUpdateEvent."""
     return objects(
-        {
-            "kind": st.just("artifact-update"),
-            "taskId": ids(),
-            "contextId": ids(),
-            "artifact": artifacts(),
-        },
+        {"kind": st.just("artifact-update"), "taskId": ids(), "contextId": ids(), "artifact": artifacts()},
         {"append": st.booleans(), "lastChunk": st.booleans(), "metadata": metadata()},
         bearable=("kind", "contextId"),
     )

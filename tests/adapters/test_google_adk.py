@@ -126,11 +126,7 @@ async def test_the_last_output_of_a_workflow_is_told_unless_text_follows(
 
 
 @each(
-    ("last", "state"),
-    [
-        ({}, "completed"),
-        ({"error_code": "SAFETY", "error_message": "a secret"}, "failed"),
-    ],
+    ("last", "state"), [({}, "completed"), ({"error_code": "SAFETY", "error_message": "a secret"}, "failed")]
 )
 async def test_an_error_of_the_model_at_the_end_fails_the_task(last: Any, state: str) -> None:
     events = [event(text("begun"), error_code="MAX_TOKENS"), event(**last)]

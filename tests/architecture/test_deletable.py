@@ -22,10 +22,7 @@ GONE = (
     "tests/gateway/legacy_*.py",
 )
 #: files that lose the lines with this in them
-LINES = {
-    "a2a_bridge/dialects/__init__.py": "V0_1",
-    "a2a_bridge/gateway/legacy.py": "identity",
-}
+LINES = {"a2a_bridge/dialects/__init__.py": "V0_1", "a2a_bridge/gateway/legacy.py": "identity"}
 #: quick tests of the rest: versions, gateways, JSON-RPC
 SUBSET = (
     "tests/core",

@@ -108,11 +108,7 @@ def test_two_distributions_with_this_package_are_rejected_with_the_remedy(
     shutil.copy(a2a_bridge.__file__, tmp_path / "a2a_bridge")
     (tmp_path / other).mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", "import a2a_bridge"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", "import a2a_bridge"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.returncode != 0) is rejected
     assert ("pip uninstall -y a2a-bridge" in done.stderr) is rejected

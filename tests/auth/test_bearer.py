@@ -136,9 +136,7 @@ async def test_the_principal_can_be_another_claim(provider: Provider) -> None:
 
 
 @pytest.mark.parametrize(
-    "header",
-    [{"typ": "dpop+jwt"}, {"typ": "logout+jwt"}, {"kid": "unknown"}, {"b64": True}],
-    ids=str,
+    "header", [{"typ": "dpop+jwt"}, {"typ": "logout+jwt"}, {"kid": "unknown"}, {"b64": True}], ids=str
 )
 async def test_headers_have_to_fit(provider: Provider, header: dict[str, Any]) -> None:
     registry = jws.JWSRegistry(strict_check_header=False)

@@ -107,10 +107,7 @@ def problems(group: type, text: str, folder: Path) -> list[str]:
         ("config = 'x'", "1: unknown key config; did you mean log_config?"),
         ("print_envoy_config = true", "1: unknown key print_envoy_config"),
         ("[agents.a]\npeer = 'x'", "1: upstream of [agents.a] is missing"),
-        (
-            "[agents.a]\nupstream = ':1'\nperr = 'x'",
-            "3: unknown key perr of [agents.a]; did you mean peer?",
-        ),
+        ("[agents.a]\nupstream = ':1'\nperr = 'x'", "3: unknown key perr of [agents.a]; did you mean peer?"),
         (
             "[agents.a]\nupstream = ':1'\nmax_calls = 'x'",
             "3: max_calls of [agents.a] has to be a valid integer",

@@ -98,11 +98,7 @@ async def test_the_card_lists_the_gateways_interfaces_and_keeps_the_rest(probe: 
     assert listed == [
         (version, *place)
         for version in ("1.0", "0.3", "0.2.5")
-        for place in (
-            ("JSONRPC", f"{gateway.http}/"),
-            ("HTTP+JSON", gateway.http),
-            ("GRPC", gateway.grpc),
-        )
+        for place in (("JSONRPC", f"{gateway.http}/"), ("HTTP+JSON", gateway.http), ("GRPC", gateway.grpc))
     ]
     assert (shown["name"], shown["description"]) == ("Probe", "Does what a test says")
     assert "signatures" not in shown

@@ -172,8 +172,7 @@ async def test_a_change_that_cannot_be_made_is_undone(file: Path, caplog: pytest
 
 
 @pytest.mark.parametrize(
-    "error",
-    [typer.BadParameter("no file", param_hint="--card"), BadTargetError("--card: no file")],
+    "error", [typer.BadParameter("no file", param_hint="--card"), BadTargetError("--card: no file")]
 )
 async def test_a_mistake_of_the_user_is_one_line(
     error: Exception, file: Path, caplog: pytest.LogCaptureFixture

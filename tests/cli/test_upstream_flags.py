@@ -257,10 +257,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ((*STORE, *NATS, "--cluster-ca", "absent"), "--cluster-ca: absent"),
         ((*STORE, *NATS, "--cluster-credentials", "absent"), "--cluster-credentials: absent"),
         ((*STORE, *NATS, "--cluster-ca", "empty"), "--cluster-ca: empty has no content"),
-        (
-            (*STORE, *NATS, "--cluster-credentials", "empty"),
-            "--cluster-credentials: empty has no content",
-        ),
+        ((*STORE, *NATS, "--cluster-credentials", "empty"), "--cluster-credentials: empty has no content"),
         (
             (*STORE, *NATS, "--cluster-credentials", "user.creds"),
             "NATS cannot be used: user.creds has an NKEY seed that is damaged",

@@ -42,13 +42,7 @@ TIMES = [
     "2025-06-01T10:20:30.120000Z",
 ]
 #: those that the codec understands beyond these are in test_differences
-BAD_TIMES = [
-    "",
-    "yesterday",
-    "2025-02-30T00:00:00Z",
-    "0001-01-01T00:00:00+01:00",
-    "20250601T102030Z",
-]
+BAD_TIMES = ["", "yesterday", "2025-02-30T00:00:00Z", "0001-01-01T00:00:00+01:00", "20250601T102030Z"]
 NUMBERS = [
     0,
     1,

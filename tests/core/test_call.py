@@ -28,14 +28,7 @@ from a2a_bridge.testing.probe import Probe, answering, yielding
 
 @pytest.mark.parametrize(
     ("declared", "expected"),
-    [
-        (None, ()),
-        ("", ()),
-        (" , ,", ()),
-        ("a", ("a",)),
-        ("a,b", ("a", "b")),
-        (" b , a ,b", ("b", "a")),
-    ],
+    [(None, ()), ("", ()), (" , ,", ()), ("a", ("a",)), ("a,b", ("a", "b")), (" b , a ,b", ("b", "a"))],
 )
 def test_extensions_are_read_in_order_and_once(declared: str | None, expected: tuple[str, ...]) -> None:
     parameters = {} if declared is None else {EXTENSIONS_PARAMETER: declared}

@@ -313,11 +313,7 @@ async def test_notes_name_what_the_replicas_lack() -> None:
     done = await command("export", "envoy", "--replica", "a")
     assert [
         flag for flag in ("--forwarded-allow-ips", "--public-grpc", "--drain-window") if flag in done.err
-    ] == [
-        "--forwarded-allow-ips",
-        "--public-grpc",
-        "--drain-window",
-    ]
+    ] == ["--forwarded-allow-ips", "--public-grpc", "--drain-window"]
     settings = {
         "A2A_BRIDGE_FORWARDED_ALLOW_IPS": "10.0.0.1",
         "A2A_BRIDGE_PUBLIC_GRPC": "agent.example:443",

@@ -48,11 +48,7 @@ reasons = pytest.mark.parametrize("name", list(TABLE))
 
 
 def info(name: str) -> dict[str, str]:
-    return {
-        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-        "reason": name,
-        "domain": "a2a-protocol.org",
-    }
+    return {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": name, "domain": "a2a-protocol.org"}
 
 
 def test_the_table_is_complete() -> None:
@@ -95,12 +91,7 @@ def test_grpc(name: str) -> None:
 def test_a_reason_comes_back(name: str, form: object) -> None:
     assert form in (RPC, REST, PROTO)
     back = form.decode_error(form.encode_error(A2AError(Reason[name])))  # type: ignore[attr-defined]
-    assert (back.reason, back.name, back.code, back.blame) == (
-        Reason[name],
-        name,
-        TABLE[name][0],
-        Blame.PEER,
-    )
+    assert (back.reason, back.name, back.code, back.blame) == (Reason[name], name, TABLE[name][0], Blame.PEER)
 
 
 @reasons
@@ -300,10 +291,7 @@ def test_details_that_cannot_be_read_stay_bytes(url: str, value: bytes) -> None:
 def test_details_of_another_type_than_named_are_carried_unchanged(detail: dict[str, Any]) -> None:
     back = through("GRPC", A2AError(Reason.TASK_NOT_FOUND, details=[detail]))
     (found,) = back.details
-    assert found in (
-        detail,
-        {"@type": "type.googleapis.com/google.protobuf.Struct", "value": detail},
-    )
+    assert found in (detail, {"@type": "type.googleapis.com/google.protobuf.Struct", "value": detail})
 
 
 def test_numbers_that_protobuf_cannot_hold_are_carried_as_text() -> None:
@@ -313,10 +301,7 @@ def test_numbers_that_protobuf_cannot_hold_are_carried_as_text() -> None:
     assert str(10**400) in found["json"]
 
 
-@pytest.mark.parametrize(
-    ("delay", "seconds"),
-    [("1.5s", 1.5), ("0s", 0.0), ("-3s", 0.0), ("3", 3.0)],
-)
+@pytest.mark.parametrize(("delay", "seconds"), [("1.5s", 1.5), ("0s", 0.0), ("-3s", 0.0), ("3", 3.0)])
 def test_retry_delays(delay: str, seconds: float) -> None:
     detail = {"@type": any_details.RETRY_INFO, "retryDelay": delay}
     body = {"error": {"status": "UNAVAILABLE", "details": [detail]}}

@@ -11,10 +11,7 @@ _WRITTEN = re.compile(r"<!-- (?:generated|written) by .*?-->.*?<!-- end of .*?--
 _CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _WHOLE = ("<!-- generated from ", "This page is made from ")
 #: blocks of a page, and the tests that run them
-_BLOCKS = {
-    "python": "test_code_blocks",
-    "console": "test_cli_page",
-}
+_BLOCKS = {"python": "test_code_blocks", "console": "test_cli_page"}
 
 
 def is_generated(page: Path) -> bool:

@@ -22,10 +22,7 @@ PARTS: dict[str, list[tuple[Any, tuple[str, ...]]]] = {
     ],
     "tasks": [(EngineOptions, ("history", "queue"))],
     "databases": [
-        (
-            StoreOptions,
-            ("events_kept", "sends_kept", "cache_bytes", "commit_delay", "ack_timeout", "lease"),
-        )
+        (StoreOptions, ("events_kept", "sends_kept", "cache_bytes", "commit_delay", "ack_timeout", "lease"))
     ],
     "notifications": [(PushOptions, ("attempts", "age", "timeout", "at_once", "each", "trip"))],
     "streams": [

@@ -25,11 +25,7 @@ OTHERS = {
     "a2a_bridge.dialects.v0_3": "types under the names of the specification of 0.3",
 }
 #: further modules that pages name
-NAMED = {
-    "a2a_bridge.agents",
-    "a2a_bridge.dialects.v0_3.models",
-    "a2a_bridge.dialects.v0_2_5.models",
-}
+NAMED = {"a2a_bridge.agents", "a2a_bridge.dialects.v0_3.models", "a2a_bridge.dialects.v0_2_5.models"}
 #: texts of pages that look like modules: loggers, groups of entry points, the formatter of a logging configuration
 NO_MODULES = {
     *(f"a2a_bridge.{one}" for one in ("access", "loop", "push", "store", "tls")),

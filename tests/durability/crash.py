@@ -74,13 +74,7 @@ async def run(
 
     switched = not arguments.plain
     async with trial(
-        store,
-        arguments.seed,
-        folder,
-        resumes=switched,
-        idempotent=switched,
-        push=switched,
-        database=database,
+        store, arguments.seed, folder, resumes=switched, idempotent=switched, push=switched, database=database
     ) as made:
         wrong = await made.run(arguments.rounds, report)
     for name, count in sorted(made.totals.items()):

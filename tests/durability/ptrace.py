@@ -158,10 +158,7 @@ class Forbidden(Exception):  # noqa: N818  the name of the system for it
 
 
 def run(
-    command: Sequence[str],
-    before: Sequence[str],
-    after: Sequence[str],
-    tell: Callable[[Entered], None],
+    command: Sequence[str], before: Sequence[str], after: Sequence[str], tell: Callable[[Entered], None]
 ) -> int:
     """Runs a program to its end. Returns its exit code.
 

@@ -185,10 +185,7 @@ async def test_the_trace_shows_unsynced_data(tmp_path: Path) -> None:
 
 async def test_no_answer_while_the_commit_is_held_up(tmp_path: Path) -> None:
     database = tmp_path / "locked.db"
-    async with (
-        Stage(f"sqlite:///{database}").serving() as served,
-        callers(served, official=()) as ways,
-    ):
+    async with Stage(f"sqlite:///{database}").serving() as served, callers(served, official=()) as ways:
         await ways[0].send("quick m1", "1")
         with closing(sqlite3.connect(database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")

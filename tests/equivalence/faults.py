@@ -154,15 +154,9 @@ FAULTS = [
     _sent("role a bool", ("message.role",), {"message": _message(role=True)}),
     _sent("extensions a string", ("message.extensions",), {"message": _message(extensions="x")}),
     _sent(
-        "two of a oneof",
-        ("message.parts[0].url",),
-        {"message": _message(parts=[{"text": "a", "url": "b"}])},
+        "two of a oneof", ("message.parts[0].url",), {"message": _message(parts=[{"text": "a", "url": "b"}])}
     ),
-    _sent(
-        "one member, two variants",
-        ("message.messageId",),
-        {"message": _message(message_id="also")},
-    ),
+    _sent("one member, two variants", ("message.messageId",), {"message": _message(message_id="also")}),
     _sent(
         "flag a string",
         ("configuration.returnImmediately",),
@@ -219,13 +213,7 @@ FAULTS = [
         ),
     ),
     Fault(
-        "get without id",
-        Reason.INVALID_PARAMS,
-        ("id",),
-        rpc("GetTask", {}),
-        None,
-        ("GetTask", b""),
-        "body",
+        "get without id", Reason.INVALID_PARAMS, ("id",), rpc("GetTask", {}), None, ("GetTask", b""), "body"
     ),
     Fault("get without params", Reason.INVALID_PARAMS, ("",), rpc("GetTask"), None, None, "envelope"),
     Fault(
@@ -272,12 +260,7 @@ FAULTS = [
     ),
     # Unknown ids.
     Fault(
-        "unknown method",
-        Reason.METHOD_NOT_FOUND,
-        (),
-        rpc("Nope", {}),
-        ("GET", "/nope", None),
-        ("Nope", b""),
+        "unknown method", Reason.METHOD_NOT_FOUND, (), rpc("Nope", {}), ("GET", "/nope", None), ("Nope", b"")
     ),
     Fault("method of 0.3", Reason.METHOD_NOT_FOUND, (), rpc("message/send", {}), excluded="envelope"),
     Fault("method in other case", Reason.METHOD_NOT_FOUND, (), rpc("sendMessage", {}), excluded="envelope"),

@@ -238,10 +238,7 @@ async def test_no_version_means_0_3_where_the_address_does_not_say(raw: Raw) -> 
 async def test_checks_come_in_the_same_order_everywhere(raw: Raw) -> None:
     # Each request has a fault of every later check as well.
     old = {"A2A-Version": "0.3"}
-    syntax = [
-        await raw.http.jsonrpc("{", old),
-        await raw.http.rest("POST", "/message:send", "{", old),
-    ]
+    syntax = [await raw.http.jsonrpc("{", old), await raw.http.rest("POST", "/message:send", "{", old)]
     assert [answer.error and answer.error.reason for answer in syntax] == [Reason.PARSE_ERROR] * 2
     # An unknown path is not found in any version: a browser needs no other answer.
     version = [

@@ -41,14 +41,7 @@ async def test_questions_stand_before_their_answers(binding: str) -> None:
         await client.send_message(sending("done bye", task_id=task_id))
         task = await client.get_task(hub.GetTaskRequest(id=task_id))
     said = [text_of(message).removeprefix("script: ") for message in task.history]
-    assert said == [
-        "open; ask one?",
-        "one?",
-        "work thinking; ask two?",
-        "thinking",
-        "two?",
-        "done bye",
-    ]
+    assert said == ["open; ask one?", "one?", "work thinking; ask two?", "thinking", "two?", "done bye"]
     assert text_of(task.status.message) == "bye"
 
 

@@ -138,9 +138,7 @@ async def hosted(folder: Path, store: str) -> AsyncIterator[Scene]:
     work, executor = list[str](), Working()
     async with open_store(store) as opened:
         options = ServeOptions(
-            authentication=Authentication([ApiKeys(file)]),
-            store=Counted(opened, work),
-            push_options=PUSH,
+            authentication=Authentication([ApiKeys(file)]), store=Counted(opened, work), push_options=PUSH
         )
         async with (
             serve(agent(executor), INTERFACES, options) as server,
@@ -162,9 +160,7 @@ async def bridged(
     edge = Authentication([ApiKeys(file)])
     async with AsyncExitStack() as stack:
         checking = ServeOptions(
-            authentication=edge if passes else None,
-            middleware=(_noting(work),),
-            push_options=PUSH,
+            authentication=edge if passes else None, middleware=(_noting(work),), push_options=PUSH
         )
         far = await stack.enter_async_context(serve(agent(executor), INTERFACES, checking))
         (there,) = (

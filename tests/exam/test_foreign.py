@@ -21,12 +21,7 @@ from tests.exam.scene import TENANT, Scene, bridged, hosted, stranger
 
 Opening = Callable[[Path], AbstractAsyncContextManager[Scene]]
 #: what a gateway speaks to its agent: each version, and each binding
-UPSTREAMS = (
-    Cell("0.1", "JSONRPC"),
-    Cell("0.2.5", "HTTP+JSON"),
-    Cell("0.3", "JSONRPC"),
-    Cell("1.0", "GRPC"),
-)
+UPSTREAMS = (Cell("0.1", "JSONRPC"), Cell("0.2.5", "HTTP+JSON"), Cell("0.3", "JSONRPC"), Cell("1.0", "GRPC"))
 SCENES: dict[str, Opening] = {
     "hosted-memory": lambda folder: hosted(folder, "memory://"),
     "hosted-sqlite": lambda folder: hosted(folder, f"sqlite:///{folder}/tasks.db"),

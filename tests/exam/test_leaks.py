@@ -186,9 +186,7 @@ async def test_usage_and_metrics_are_for_operators(tmp_path: Path) -> None:
     """
     file, keys = keys_in(tmp_path)
     options = ServeOptions(
-        authentication=Authentication([ApiKeys(file)]),
-        admin=ListenAddress(),
-        usage=Usage(),
+        authentication=Authentication([ApiKeys(file)]), admin=ListenAddress(), usage=Usage()
     )
     async with serve_agent(agent(Working()), INTERFACES, options) as server, asking(server) as asker:
         made = Scene(server, keys, asker, [], Working())

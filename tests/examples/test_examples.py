@@ -260,11 +260,7 @@ async def test_the_demo_continues_after_a_failed_step(monkeypatch: pytest.Monkey
     ],
 )
 def test_the_demo_notices_losses(
-    old: str,
-    new: str,
-    differs: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    old: str, new: str, differs: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     demo, odd = loaded("demo", monkeypatch), loaded("demo_oddities", monkeypatch)
     report = demo.Report()
@@ -286,17 +282,10 @@ def test_the_demo_sees_a_message_that_is_lost(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(
     ("ids", "text"),
-    [
-        (["1", "2", "4"], None),
-        (["1", "2", "2"], None),
-        (["1", "2", "3"], "1 2 "),
-        (["1"], None),
-    ],
+    [(["1", "2", "4"], None), (["1", "2", "2"], None), (["1", "2", "3"], "1 2 "), (["1"], None)],
 )
 def test_the_demo_sees_a_stream_with_a_hole(
-    ids: list[str],
-    text: str | None,
-    monkeypatch: pytest.MonkeyPatch,
+    ids: list[str], text: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     demo, survival = loaded("demo", monkeypatch), loaded("demo_survival", monkeypatch)
     whole = "".join(f"{number} " for number in range(1, survival.COUNT + 1))

@@ -96,11 +96,7 @@ async def test_files_and_data(desk_at: At, era: str) -> None:
         result = await mcp.call_tool(TOOL, {"message": "files"})
     (link,), (image,) = blocks(result, types.ResourceLink), blocks(result, types.ImageContent)
     (embedded,) = blocks(result, types.EmbeddedResource)
-    assert (link.uri, link.name, link.mime_type) == (
-        "https://files.example/a%20b.csv",
-        "a b.csv",
-        "text/csv",
-    )
+    assert (link.uri, link.name, link.mime_type) == ("https://files.example/a%20b.csv", "a b.csv", "text/csv")
     assert (image.mime_type, base64.b64decode(image.data)) == ("image/png", PNG)
     assert (embedded.resource.uri, base64.b64decode(embedded.resource.blob)) == (
         "attachment:a%20b.pdf",
@@ -353,10 +349,7 @@ async def test_a_session_belongs_to_its_caller(desk_at: At) -> None:
 
 
 async def test_hosts_that_are_not_allowed(desk_at: At) -> None:
-    async with (
-        fronted(desk_at[1], allowed_hosts=("127.0.0.1:*",)) as url,
-        create_mcp_http_client() as http,
-    ):
+    async with fronted(desk_at[1], allowed_hosts=("127.0.0.1:*",)) as url, create_mcp_http_client() as http:
         response = await http.post(f"{url}/mcp", json={}, headers={"Host": "evil.example"})
         assert response.status_code == 421
         assert (await http.get(f"{url}/other")).status_code == 404

@@ -60,11 +60,7 @@ async def test_mcp(card: hub.AgentCard, era: str) -> None:
 
 
 async def test_openai(card: hub.AgentCard) -> None:
-    async with (
-        asyncio.timeout(PATIENCE),
-        openai_fronted(card) as url,
-        openai_client(url) as api,
-    ):
+    async with asyncio.timeout(PATIENCE), openai_fronted(card) as url, openai_client(url) as api:
         assert await chat(api, TASK, model="peer") == "onetwo"
         stream = await api.responses.create(model="peer", input=TASK, stream=True)
         deltas = [one.delta async for one in stream if one.type == "response.output_text.delta"]

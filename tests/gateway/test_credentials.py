@@ -59,10 +59,7 @@ async def test_client_credentials_open_the_agent_with_one_token_for_all(
     provider: Provider, upstream: str
 ) -> None:
     credentials = ClientCredentials(endpoint(provider), scope="a b", audience=AUDIENCE)
-    async with (
-        agent_checking(provider, upstream) as agent,
-        gateway(agent.card, credentials) as server,
-    ):
+    async with agent_checking(provider, upstream) as agent, gateway(agent.card, credentials) as server:
         for front in BINDINGS:
             assert await said(server.card, front) == "bridge"
         async with connect(server.card) as peer:

@@ -20,12 +20,7 @@ from tests.gateway.raw_echo import RawAgent, gateway_before, task_of
 
 KINDS = ("JSONRPC", "HTTP+JSON", "GRPC")
 #: forged entries for a message, and for a request about a task
-ENTRIES = [
-    ["/file", {"uri": "http://x"}],
-    ["/data", {"a": 1}],
-    ["/type", "t"],
-    ["/task_id", "t"],
-]
+ENTRIES = [["/file", {"uri": "http://x"}], ["/data", {"a": 1}], ["/type", "t"], ["/task_id", "t"]]
 FORGED = json.dumps({"kind": ENTRIES}, separators=(",", ":"))
 ABOUT = json.dumps({"kind": [["/metadata", {"a": 1}], ["/taskId", "x"]]}, separators=(",", ":"))
 FACTS = json.dumps({"hub": {"role": 7}}, separators=(",", ":"))

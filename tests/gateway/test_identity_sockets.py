@@ -152,8 +152,7 @@ async def test_cancelling_and_subscribing_by_the_clients_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown", "true"),
-    [("reject", "failed", "rejected"), ("auth", "input-required", "auth-required")],
+    ("text", "shown", "true"), [("reject", "failed", "rejected"), ("auth", "input-required", "auth-required")]
 )
 async def test_states_that_0_1_lacks(text: str, shown: str, true: str) -> None:
     async with hosted() as client:

@@ -77,7 +77,5 @@ def test_what_ours_fails_and_the_sdks_server_passes_is_lost() -> None:
     theirs = Count(held={cell, other}, failures={other: "no answer"})
     ours = Count(held={cell, other}, failures={cell: "no events", other: "no answer"})
     counts = {Server("1.x", "SDK", "memory"): theirs, Server("1.x", "ours", "sqlite"): ours}
-    assert lost(counts) == [
-        "1.x executor, ours, sqlite: 1.3.0 1.0 GRPC: cancelled: no events",
-    ]
+    assert lost(counts) == ["1.x executor, ours, sqlite: 1.3.0 1.0 GRPC: cancelled: no events"]
     assert table(counts, "1.x")[-1].split() == ["all", "1/2", "0/2"]

@@ -141,11 +141,7 @@ async def calling(
 
 
 def judged(
-    expected: dict[str, Lines],
-    got: dict[str, Lines],
-    client: Side,
-    agent: Side,
-    more: Iterable[Fault] = (),
+    expected: dict[str, Lines], got: dict[str, Lines], client: Side, agent: Side, more: Iterable[Fault] = ()
 ) -> Result:
     """The comparison of a client's answers with those of the agent. more: faults besides those of the sides."""
     known = [*expected_differences(client, agent), *more]

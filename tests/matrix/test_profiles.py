@@ -55,10 +55,7 @@ async def test_a_caller_that_sends_raw_files_reaches_an_agent_that_takes_base64_
     ("agent", "messages"), [("Go-http-client/1.1", 0), ("python-httpx/0.28.1", 1), ("Java-http-client/21", 1)]
 )
 async def test_a_history_length_of_0_means_what_the_callers_profile_says(
-    agent: str,
-    messages: int,
-    peer_agents: Callable[..., Agent],
-    peer_clients: Callable[[str], PeerClient],
+    agent: str, messages: int, peer_agents: Callable[..., Agent], peer_clients: Callable[[str], PeerClient]
 ) -> None:
     async with (
         upstream(Side("0.3.26", "0.3", "JSONRPC"), Peers(peer_agents, peer_clients)) as there,

@@ -194,11 +194,7 @@ def getting(config_id: str = "", version: str = "0.3") -> Call[Any, Any]:
 
 
 @pytest.mark.parametrize(
-    ("configs", "found"),
-    [
-        (Configs("a", "b"), "a"),
-        (Configs("t-1", lists=False), "t-1"),
-    ],
+    ("configs", "found"), [(Configs("a", "b"), "a"), (Configs("t-1", lists=False), "t-1")]
 )
 async def test_getting_a_config_without_its_id(configs: Configs, found: str) -> None:
     assert (await ask(agent(configs), getting())).id == found

@@ -123,11 +123,7 @@ async def test_a_required_extension_must_be_declared(
 
 @pytest.mark.parametrize("call", [get, subscribe])
 @pytest.mark.parametrize(
-    ("declared", "active"),
-    [
-        ((NEEDED,), NEEDED),
-        ((UNKNOWN, USEFUL, NEEDED, USEFUL), f"{USEFUL}, {NEEDED}"),
-    ],
+    ("declared", "active"), [((NEEDED,), NEEDED), ((UNKNOWN, USEFUL, NEEDED, USEFUL), f"{USEFUL}, {NEEDED}")]
 )
 async def test_active_extensions_are_returned(
     call: Any, declared: tuple[str, ...], active: str, probe: Probe

@@ -79,10 +79,7 @@ def importable(programs: Path, names: set[str], cwd: Path) -> set[str]:
 def running(programs: Path, *words: object, cwd: Path) -> Iterator[dict[str, str]]:
     """A server; gives the members of its ready line."""
     process = subprocess.Popen(
-        [str(word) for word in (programs / "a2a-bridge", *words)],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        text=True,
+        [str(word) for word in (programs / "a2a-bridge", *words)], cwd=cwd, stdout=subprocess.PIPE, text=True
     )
     with process:
         try:

@@ -215,8 +215,7 @@ def card(url: str, more_skills: bool, **members: Any) -> Any:
 
 
 async def serve(
-    bindings: list[str],
-    build: Callable[[list[str], str, str], tuple[Any, Callable[[Any], None]]],
+    bindings: list[str], build: Callable[[list[str], str, str], tuple[Any, Callable[[Any], None]]]
 ) -> None:
     """Runs an agent until standard input ends.
 

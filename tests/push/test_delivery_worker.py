@@ -263,10 +263,7 @@ async def test_a_target_that_fails_is_left_alone_and_tried_now_and_then(
 ) -> None:
     clock = Clock()
     how = options(trip=3, first=10.0)
-    async with (
-        receiving() as receiver,
-        delivering(how=how, now=clock, chance=lambda: 0.0) as (store, worker),
-    ):
+    async with receiving() as receiver, delivering(how=how, now=clock, chance=lambda: 0.0) as (store, worker):
         receiver.fault = lambda: "500"
         for number in range(20):
             await register(store, receiver.url, task_id=f"t{number}")
@@ -294,10 +291,7 @@ async def test_a_target_that_fails_is_left_alone_and_tried_now_and_then(
 async def test_notifications_for_a_dead_target_become_dead_letters() -> None:
     clock = Clock()
     how = options(trip=2, age=60.0, longest=5.0)
-    async with (
-        receiving() as receiver,
-        delivering(how=how, now=clock, chance=lambda: 0.0) as (store, worker),
-    ):
+    async with receiving() as receiver, delivering(how=how, now=clock, chance=lambda: 0.0) as (store, worker):
         receiver.fault = lambda: "500"
         for number in range(10):
             await register(store, receiver.url, task_id=f"t{number}")

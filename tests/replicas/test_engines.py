@@ -287,9 +287,7 @@ async def test_who_cancels_at_a_replica_that_dies_ends_the_task_or_finds_it_ende
     assert ended in (CANCELED, FAILED)
 
 
-async def test_an_accepted_message_of_a_dead_replica_is_answered_with_the_outcome(
-    beside: Any,
-) -> None:
+async def test_an_accepted_message_of_a_dead_replica_is_answered_with_the_outcome(beside: Any) -> None:
     steps = Steps()
     one, two = await beside(steps.agent()), await beside(steps.agent())
     task_id = await _begun(one, steps)

@@ -110,10 +110,7 @@ async def test_cut_after_every_event_and_followed(kind: str, binding: str, tmp_p
         peer, cutter = Peer(service, card), scene.cutter(binding)
         seen: list[Seen] = []
         cutter.hold_after(1)
-        async with (
-            asyncio.timeout(PATIENCE),
-            aclosing(peer.events(request_of(["go"]), AGAIN)) as events,
-        ):
+        async with asyncio.timeout(PATIENCE), aclosing(peer.events(request_of(["go"]), AGAIN)) as events:
             async for event in events:
                 seen.append(seen_of(event))
                 cutter.cut()

@@ -141,11 +141,7 @@ async def test_the_public_url_has_the_path_of_an_agent() -> None:
     options = ServeOptions(public_url="https://gw.example/", public_grpc="gw.example:443")
     async with serve_agents([entry("red")], options) as server:
         urls = {one.url for one in server.cards["red"].supported_interfaces}
-    assert urls == {
-        "https://gw.example/agents/red",
-        "https://gw.example/agents/red/",
-        "gw.example:443",
-    }
+    assert urls == {"https://gw.example/agents/red", "https://gw.example/agents/red/", "gw.example:443"}
 
 
 async def test_host_names() -> None:

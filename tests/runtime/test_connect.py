@@ -54,10 +54,7 @@ async def test_properties_of_a_peer() -> None:
 
 @pytest.mark.parametrize(
     ("options", "reason"),
-    [
-        ({"binding": "GRPC"}, Reason.UNSUPPORTED_OPERATION),
-        ({"version": "0.3"}, Reason.UNSUPPORTED_OPERATION),
-    ],
+    [({"binding": "GRPC"}, Reason.UNSUPPORTED_OPERATION), ({"version": "0.3"}, Reason.UNSUPPORTED_OPERATION)],
 )
 async def test_operations_that_the_card_does_not_offer(options: dict[str, str], reason: Reason) -> None:
     card = hub.AgentCard(supported_interfaces=[interface("JSONRPC", "http://127.0.0.1:1/")])
@@ -169,10 +166,7 @@ async def test_an_agents_own_error(binding: str) -> None:
     async with serve(one) as server, connect(server.card if binding else one, binding=binding) as peer:
         with pytest.raises(A2AError) as caught:
             await peer.send("fail")
-        assert (caught.value.reason, caught.value.message) == (
-            Reason.CONTENT_TYPE_NOT_SUPPORTED,
-            "not that",
-        )
+        assert (caught.value.reason, caught.value.message) == (Reason.CONTENT_TYPE_NOT_SUPPORTED, "not that")
 
 
 def test_replies_in_words() -> None:

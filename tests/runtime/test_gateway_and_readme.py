@@ -42,9 +42,7 @@ async def test_an_agent_behind_a_gateway(spoken: str) -> None:
 
 
 EXTENDED = hub.AgentCard(
-    name="extended",
-    version="1",
-    capabilities=hub.AgentCapabilities(streaming=True, extended_agent_card=True),
+    name="extended", version="1", capabilities=hub.AgentCapabilities(streaming=True, extended_agent_card=True)
 )
 
 

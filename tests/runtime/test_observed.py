@@ -158,10 +158,7 @@ async def test_the_context_of_other_callers_is_read_from_headers_metadata_and_me
 async def test_a_client_that_leaves_ends_all_spans() -> None:
     traces = Traces()
     async with bridged(ServeOptions(tracing=traces.provider, grace=0.1)) as (_, gateway):
-        async with (
-            connect(f"http://{gateway.http}") as peer,
-            aclosing(peer.stream("wait")) as events,
-        ):
+        async with connect(f"http://{gateway.http}") as peer, aclosing(peer.stream("wait")) as events:
             await anext(events)
         resumed = connect(f"http://{gateway.http}")
         async with resumed as peer:

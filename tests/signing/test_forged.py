@@ -50,10 +50,7 @@ def _none_with_bytes() -> bytes:
 def _shared_secret(algorithm: str, digest: str) -> bytes:
     """HMAC with the public key as the secret, as PEM and as it is published."""
     rows = []
-    for secret in (
-        public(RSA).as_pem(private=False),
-        json.dumps(RSA.as_dict(private=False)).encode(),
-    ):
+    for secret in (public(RSA).as_pem(private=False), json.dumps(RSA.as_dict(private=False)).encode()):
         protected = encoded(json.dumps({"alg": algorithm, "kid": "rsa"}).encode())
         signed_text = f"{protected}.{encoded(rfc8785.dumps(CARD))}".encode()
         rows.append(

@@ -380,9 +380,7 @@ async def test_groups_of_anything_add_up(url: str, seed: int) -> None:
         assert counted.total == 20
 
 
-async def test_who_waits_too_long_is_sent_away_and_the_rest_is_written_all_the_same(
-    sqlite_url: str,
-) -> None:
+async def test_who_waits_too_long_is_sent_away_and_the_rest_is_written_all_the_same(sqlite_url: str) -> None:
     async with open_sql_store(sqlite_url, StoreOptions(commit_delay=0.001, ack_timeout=0.5)) as store:
         await store.wait_settled()
         with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as other:

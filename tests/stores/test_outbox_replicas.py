@@ -275,9 +275,7 @@ async def test_a_message_that_a_live_replica_has_taken_over_is_left_to_it(
         assert known == dead._replace(holder=two.me())  # type: ignore[attr-defined]
 
 
-async def test_one_that_was_taken_for_dead_leaves_a_message_to_its_new_replica(
-    postgres_url: str,
-) -> None:
+async def test_one_that_was_taken_for_dead_leaves_a_message_to_its_new_replica(postgres_url: str) -> None:
     async with open_store(postgres_url) as one, open_store(postgres_url) as two:
         assert await one.sends.reserve(HERE, "m", b"1", "t") is None
         with psycopg.connect(postgres_url, autocommit=True) as connection:

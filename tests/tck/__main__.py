@@ -69,10 +69,7 @@ SUITES = (
                 Part(f"{transport} {category} ", ("--category", category, "--transports", transport))
                 for transport, category in product(_TRANSPORTS, _CATEGORIES)
             ),
-            Part(
-                f"{_EQUIVALENCE} ",
-                ("--category", _EQUIVALENCE, "--transports", ",".join(_TRANSPORTS)),
-            ),
+            Part(f"{_EQUIVALENCE} ", ("--category", _EQUIVALENCE, "--transports", ",".join(_TRANSPORTS))),
         ),
         _URLS,
     ),

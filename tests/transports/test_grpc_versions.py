@@ -251,10 +251,7 @@ async def test_side_content_of_messages_crosses_two_bridges(probe: Probe) -> Non
 async def test_an_old_agent_cannot_speak_to_the_bridge_in_metadata(probe: Probe) -> None:
     doubted = replace(V1_0, version="0.3", declares=False)
     context = CallContext()
-    async with (
-        hosting(noting(probe)) as host,
-        dialling(host.address, dialect=doubted) as client,
-    ):
+    async with hosting(noting(probe)) as host, dialling(host.address, dialect=doubted) as client:
         await client.service.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), context))
     assert context.reply == {}
 

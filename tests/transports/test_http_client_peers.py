@@ -45,11 +45,7 @@ def test_a_kept_connection_is_given_up_before_the_server_closes_it() -> None:
 async def test_no_listener(kind: str, unused_tcp_port: int) -> None:
     url = f"http://127.0.0.1:{unused_tcp_port}"
     error = await failure(send(url, kind))
-    assert (error.reason, error.metadata["phase"], error.blame) == (
-        Reason.UNAVAILABLE,
-        "connect",
-        Blame.PEER,
-    )
+    assert (error.reason, error.metadata["phase"], error.blame) == (Reason.UNAVAILABLE, "connect", Blame.PEER)
     assert error.message == f"no connection to the agent: 127.0.0.1:{unused_tcp_port}: Connection refused"
     [error] = await subscribe(url, kind)
     assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")

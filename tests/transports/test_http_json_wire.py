@@ -298,10 +298,7 @@ def test_any_id_and_tenant_come_through(id_: str, tenant: str) -> None:
     requests: list[tuple[Any, Any]] = [
         (ops.GET_TASK, hub.GetTaskRequest(id=id_, tenant=tenant)),
         (ops.CANCEL_TASK, hub.CancelTaskRequest(id=id_, tenant=tenant)),
-        (
-            ops.GET_PUSH_CONFIG,
-            hub.GetTaskPushNotificationConfigRequest(task_id=tenant, id=id_, tenant=id_),
-        ),
+        (ops.GET_PUSH_CONFIG, hub.GetTaskPushNotificationConfigRequest(task_id=tenant, id=id_, tenant=id_)),
     ]
     for operation, request in requests:
         row = FORM.row(operation)

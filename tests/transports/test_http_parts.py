@@ -358,10 +358,7 @@ async def test_a_document_varies_by_the_version_that_its_reader_names() -> None:
         first = await ask(host, request("GET", "/card.json", version=""))
         assert (first.json(), first.headers["vary"]) == ({"all": 1}, "A2A-Version")
         asked = await ask(host, request("GET", "/card.json", version="1.0"))
-        assert (asked.json(), asked.headers["vary"]) == (
-            {"query": "", "version": "1.0"},
-            "A2A-Version",
-        )
+        assert (asked.json(), asked.headers["vary"]) == ({"query": "", "version": "1.0"}, "A2A-Version")
         assert asked.headers["etag"] != first.headers["etag"]
         # Other readers' documents are no change of this one.
         assert asked.headers["last-modified"] == first.headers["last-modified"]

@@ -557,17 +557,7 @@ async def test_explicit_mounts_have_priority() -> None:
             host.publish(CARD_PATH, lambda _: b"{}")
 
 
-@each(
-    "data",
-    [
-        b"null",
-        b"[]",
-        b'"text"',
-        b"1.1",
-        b"1E400",
-        b'{"a":[1.0,{"b":"\\ud800"}]}',
-    ],
-)
+@each("data", [b"null", b"[]", b'"text"', b"1.1", b"1E400", b'{"a":[1.0,{"b":"\\ud800"}]}'])
 @each("way", ["JSONRPC", "HTTP+JSON"])
 async def test_data_of_an_error_crosses_a_bridge_as_it_was_written(data: bytes, way: str) -> None:
     body = b'{"code":-32001,"message":"Task not found","data":%b}' % data

@@ -115,9 +115,7 @@ sends = objects(
     ("sessionId", "pushNotification", "historyLength", "metadata"),
 )
 queries = objects(
-    {"id": ids},
-    {"historyLength": st.integers(0, 100), "metadata": metadata},
-    ("historyLength", "metadata"),
+    {"id": ids}, {"historyLength": st.integers(0, 100), "metadata": metadata}, ("historyLength", "metadata")
 )
 agent_authentication = objects(
     {"schemes": st.lists(st.sampled_from(["Bearer", "Basic", "ApiKey", "OAuth2", "Magic"]), max_size=3)},

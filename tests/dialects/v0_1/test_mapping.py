@@ -353,10 +353,7 @@ def test_the_push_notification_of_a_message_is_part_of_its_configuration() -> No
 def test_a_task_has_one_push_config_without_an_id() -> None:
     wire = {"id": "t", "pushNotificationConfig": {"url": "http://h"}}
     tree = requests.decode_task_config(wire)
-    assert tree == {
-        "taskId": "t",
-        "pushNotificationConfig": {"url": "http://h", "id": requests.ONLY_CONFIG},
-    }
+    assert tree == {"taskId": "t", "pushNotificationConfig": {"url": "http://h", "id": requests.ONLY_CONFIG}}
     assert requests.encode_task_config(tree) == wire
     assert requests.decode_config_query({"id": "t"}) == {
         "id": "t",

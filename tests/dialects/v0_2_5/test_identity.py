@@ -268,10 +268,7 @@ def test_nonsense_is_rejected_as_0_3_rejects_it(wire: Any) -> None:
 V0_3 = v0_3.DIALECT
 SAID = hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[hub.Part(text="hi")])
 TASK = hub.Task(
-    id="t",
-    context_id="c",
-    status=hub.TaskStatus(state=hub.TASK_STATE_WORKING, message=SAID),
-    history=[SAID],
+    id="t", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING, message=SAID), history=[SAID]
 )
 UPDATE = hub.TaskStatusUpdateEvent(task_id="t", context_id="c", status=TASK.status)
 

@@ -149,11 +149,7 @@ def test_l2_numbers_that_are_doubles_keep_their_value() -> None:
     text = b'{"uri":"u","params":{"n":1.0,"big":9007199254740993,"e":1e2}}'
     decoded = round_trip(dumps(card(capabilities={"extensions": ["!"]})).replace(b'"!"', text))
     fields = decoded.capabilities.extensions[0].params.fields
-    assert {name: value.number_value for name, value in fields.items()} == {
-        "n": 1,
-        "big": 2.0**53,
-        "e": 100,
-    }
+    assert {name: value.number_value for name, value in fields.items()} == {"n": 1, "big": 2.0**53, "e": 100}
 
 
 def test_l2_unknown_members_may_be_deep_and_hold_halves_of_surrogate_pairs() -> None:

@@ -106,11 +106,7 @@ ODD = {
 }
 #: the numbers in the notation of some writers of ProtoJSON
 FLOATS = {
-    "message": {
-        "messageId": "m",
-        "role": "ROLE_USER",
-        "content": [{"data": {"data": {"one": 1.0}}}],
-    },
+    "message": {"messageId": "m", "role": "ROLE_USER", "content": [{"data": {"data": {"one": 1.0}}}]},
     "configuration": {"blocking": True},
 }
 

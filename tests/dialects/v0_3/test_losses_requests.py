@@ -133,16 +133,11 @@ def test_L14_the_first_usable_scheme_is_the_hubs_and_all_come_back(schemes: list
     )
     assert (request.authentication.scheme, request.authentication.credentials) == (scheme, "s")
     assert again == {"taskId": "t", "pushNotificationConfig": config}
-    check(
-        SEND.decode,
-        SEND.encode,
-        {"message": MESSAGE, "configuration": {"pushNotificationConfig": config}},
-    )
+    check(SEND.decode, SEND.encode, {"message": MESSAGE, "configuration": {"pushNotificationConfig": config}})
 
 
 @pytest.mark.parametrize(
-    "authentication",
-    [{"schemes": []}, {"schemes": [], "credentials": "s"}, {"credentials": "s"}, {}],
+    "authentication", [{"schemes": []}, {"schemes": [], "credentials": "s"}, {"credentials": "s"}, {}]
 )
 def test_L14_no_scheme_is_no_authentication_for_1_0_and_comes_back(authentication: Any) -> None:
     config = {"url": "u", "authentication": authentication}

@@ -106,11 +106,7 @@ def test_payload_09_an_empty_configuration() -> None:
 
 def test_payload_10_several_schemes() -> None:
     config = {"url": "u", "authentication": {"schemes": ["Bearer", "Basic"]}}
-    check(
-        SEND.decode,
-        SEND.encode,
-        {"message": MESSAGE, "configuration": {"pushNotificationConfig": config}},
-    )
+    check(SEND.decode, SEND.encode, {"message": MESSAGE, "configuration": {"pushNotificationConfig": config}})
     row = ROW["tasks/pushNotificationConfig/set"]
     tree = {"taskId": "t", "pushNotificationConfig": config}
     assert (
@@ -145,11 +141,7 @@ def test_payload_15_empty_lists_and_an_empty_context() -> None:
 
 
 def test_payload_16_a_length_beyond_32_bits() -> None:
-    check(
-        SEND.decode,
-        SEND.encode,
-        {"message": MESSAGE, "configuration": {"historyLength": 3_000_000_000}},
-    )
+    check(SEND.decode, SEND.encode, {"message": MESSAGE, "configuration": {"historyLength": 3_000_000_000}})
 
 
 def test_payload_17_media_type_and_name_of_a_text() -> None:

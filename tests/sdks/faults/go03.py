@@ -141,11 +141,5 @@ FAULTS: tuple[Fault, ...] = (
         without_defaults,
         sometimes=True,
     ),
-    Fault(
-        "members that 0.3 does not know are dropped (a2a/core.go)",
-        CLIENT,
-        GO,
-        EVERY,
-        WITHOUT_MEDIA_TYPES,
-    ),
+    Fault("members that 0.3 does not know are dropped (a2a/core.go)", CLIENT, GO, EVERY, WITHOUT_MEDIA_TYPES),
 )

@@ -257,13 +257,7 @@ FAULTS: tuple[Fault, ...] = (
         rejected,
         "errors",
     ),
-    Fault(
-        "null in data is read as 0 (chunk-QQCCX2KH.js, line 172)",
-        AGENT,
-        OLD,
-        (GRPC,),
-        nulls_as_zeros,
-    ),
+    Fault("null in data is read as 0 (chunk-QQCCX2KH.js, line 172)", AGENT, OLD, (GRPC,), nulls_as_zeros),
     *(
         Fault(
             "null in data cannot be written (chunk-QQCCX2KH.js, line 140)",

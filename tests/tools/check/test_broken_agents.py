@@ -48,9 +48,7 @@ BY_STEP: Mapping[str, Mapping[str, tuple[Script, str]]] = {
         "card without an interface": (Script(cards={CARD: {"supportedInterfaces": []}}), "complete"),
         "member of another type": (Script(cards={CARD: {"version": 1}}), "complete the card"),
     },
-    "card content type": {
-        "card as text/html": (Script(content_type="text/html"), "application/json"),
-    },
+    "card content type": {"card as text/html": (Script(content_type="text/html"), "application/json")},
     "card schema 1.0": {
         "member missing": (Script(cards={CARD: {"description": None}}), "correct these"),
         "members of 0.3 in a card of 1.0": (
@@ -62,13 +60,13 @@ BY_STEP: Mapping[str, Mapping[str, tuple[Script, str]]] = {
         "member of 0.3 missing": (
             Script(version="0.3.0", wire=("0.3"), cards={CARD: {"skills": None}}),
             "correct these",
-        ),
+        )
     },
     "card signatures": {
         "signature of nothing": (
             Script(cards={CARD: {"signatures": [{"protected": "e30", "signature": "AAAA"}]}}),
             "sign the card again",
-        ),
+        )
     },
     "interface": {
         "unknown binding": (
@@ -82,7 +80,7 @@ BY_STEP: Mapping[str, Mapping[str, tuple[Script, str]]] = {
                 }
             ),
             "protocolBinding",
-        ),
+        )
     },
     RPC: {
         "card says 1.0, wire speaks 0.3": (
@@ -98,11 +96,9 @@ BY_STEP: Mapping[str, Mapping[str, tuple[Script, str]]] = {
         "card says 0.3, wire speaks 1.0": (
             Script(version="0.3.0"),
             '"protocolVersion": "1.0" for this interface',
-        ),
+        )
     },
-    "public URL": {
-        "address of all interfaces": (Script(url="http://0.0.0.0:{port}/"), "--public-url"),
-    },
+    "public URL": {"address of all interfaces": (Script(url="http://0.0.0.0:{port}/"), "--public-url")},
     "authentication": {
         "card asks, agent does not": (Script(cards={CARD: ASKS}), "take securityRequirements"),
         "agent asks, card does not": (Script(guarded=True), "declare securitySchemes"),
@@ -130,7 +126,7 @@ BY_STEP: Mapping[str, Mapping[str, tuple[Script, str]]] = {
         "other answers over another binding": (
             Script(bindings=BOTH, says={"HTTP+JSON": "goodbye"}),
             "the same agent",
-        ),
+        )
     },
     f"stream {RPC}": {
         "stream never ends": (Script(stream="endless"), "close the stream"),

@@ -163,11 +163,7 @@ def started(*command: str) -> Iterator[dict[str, str]]:
     """A program until the block ends; the addresses of its ready line."""
     own = {"A2A_BRIDGE_STORE": "memory://", "XDG_CONFIG_HOME": os.devnull}
     process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=own | os.environ,
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=own | os.environ
     )
     with process, ExitStack() as stop:
         stop.callback(_stop, process)
