@@ -44,9 +44,7 @@ class SlowAgent(Agent):
         return self._slow.cancelled
 
     async def wait_running(self, count: int) -> None:
-        """Waits until exactly `count` messages wait for their responses. Raises TimeoutError after PATIENCE
-        seconds.
-        """
+        """Waits until exactly `count` messages wait for their responses, at most PATIENCE seconds."""
         async with asyncio.timeout(PATIENCE), self._slow.changed:
             await self._slow.changed.wait_for(lambda: self._slow.running == count)
 

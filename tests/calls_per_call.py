@@ -219,11 +219,7 @@ async def measure(
     check: Callable[[dict[str, Any]], bool] = lambda answer: "result" in answer,
     calls: int = COUNTED,
 ) -> Frames:
-    """The frames of one call. served: an agent; None for a gateway. first: a call whose task is named by the
-    counted ones.
-
-    Raises RuntimeError for an answer that `check` rejects.
-    """
+    """The frames of one call. served: an agent; None: a gateway. first: a call that makes its task."""
     loop = asyncio.get_running_loop()
     profile = _Profile()
     idle = asyncio.Semaphore(0)

@@ -154,9 +154,7 @@ def _message(version: str) -> dict[str, Any]:
 
 
 async def gateway(version: str, *, resumes: bool) -> Count:
-    """A caller of JSON-RPC through a gateway to an agent of 1.0 over gRPC. resumes: the offer in the agent's
-    card.
-    """
+    """A caller of JSON-RPC through a gateway to an agent of 1.0 over gRPC. resumes: as its card offers."""
     steps = Steps()
     card = hub.AgentCard(name="raw", version="1", capabilities=hub.AgentCapabilities(streaming=True))
     if resumes:

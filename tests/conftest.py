@@ -62,9 +62,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture
 def unused_tcp_port_factory() -> Iterator[Callable[[], int]]:
-    """Makes ports without a listener, which no other process gets: they stay bound until the test ends. A server
-    of the test can listen there, because servers set SO_REUSEADDR as well.
-    """
+    """Ports without a listener, bound until the test ends; servers listen there, as they set SO_REUSEADDR."""
     with ExitStack() as bound:
 
         def made() -> int:

@@ -42,9 +42,7 @@ def candidates(minor: int) -> list[Path]:
 
 
 def starts(program: Path, minor: int) -> bool:
-    """Whether a program is Python 3.`minor` with venv. Shims of pyenv exist for versions that are not
-    selected.
-    """
+    """Whether it is Python 3.`minor` with venv; pyenv has shims for versions that are not selected."""
     check = f"import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, {minor}))"
     done = subprocess.run([str(program), "-c", check], check=False, capture_output=True, timeout=60)
     return done.returncode == 0

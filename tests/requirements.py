@@ -1,9 +1,4 @@
-"""The behaviour that A2A requires, and the tests that show it: a table, printed by `make matrix`.
-
-`id`s are ours. `section` is that of the specification of 1.0.1, or of 0.3.0 or 0.2.5 where `version` is set.
-A row without tests is a gap and has a reason. tests/architecture/test_requirements.py checks that every named
-test exists.
-"""
+"""The behaviour that A2A requires, and the tests that show it, or why there is none: `make matrix`."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -17,10 +17,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 async def site(
     handlers: Handler | Mapping[str, Handler], host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[str]:
-    """The URL of a server, without a slash at its end.
-
-    handlers: by path, or by method and path ("POST /token"); or one of everything.
-    """
+    """The URL of a server. handlers: by path, or by method and path ("POST /token"); or one of everything."""
     application = web.Application(client_max_size=1 << 26)
     for place, handler in (handlers if isinstance(handlers, Mapping) else {"/{path:.*}": handlers}).items():
         method, _, path = place.rpartition(" ")

@@ -1,8 +1,4 @@
-"""Hypothesis strategies for protobuf messages, made from their descriptors. They start no agents and no
-servers.
-
-Needs `hypothesis`, which the product itself does not depend on.
-"""
+"""Hypothesis strategies for protobuf messages, made from their descriptors."""
 
 from functools import cache
 from typing import Any, TypeVar
@@ -53,11 +49,7 @@ def json_values() -> st.SearchStrategy[Json]:
 
 
 def messages(cls: type[M], *, complete: bool = False) -> st.SearchStrategy[M]:
-    """Messages of a class with any fields set to any values; enums have only named values.
-
-    `complete`: all members marked REQUIRED are set and not empty, and each part has content, so that a server
-    does not reject them.
-    """
+    """Messages of a class with any fields. complete: as servers accept them: REQUIRED members, content."""
     return _strategy(plan_of(cls), DEEPEST, complete=complete)
 
 

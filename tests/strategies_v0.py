@@ -136,10 +136,7 @@ def objects(
     bearable: tuple[str, ...] = (),
     strangers: Sequence[str] = STRANGERS,
 ) -> Strategy:
-    """Objects with all the required members and some of the optional ones.
-
-    Sometimes an optional one is null, a `bearable` one is missing, or an unknown one is added.
-    """
+    """All required members, some optional ones; at times a null, a missing `bearable`, an unknown one."""
 
     def make(draw: st.DrawFn) -> JsonObject:
         tree: JsonObject = {}

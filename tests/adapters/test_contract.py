@@ -1,7 +1,4 @@
-"""The contract of adapters for their authors: an agent without an adapter keeps no part of it.
-
-The adapters keep it over stand-ins in the modules of their names.
-"""
+"""The contract of adapters for their authors: an agent without an adapter keeps no part of it."""
 
 from typing import Any
 

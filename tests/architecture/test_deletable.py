@@ -1,7 +1,4 @@
-"""0.1 can be dropped: without its folder, its middleware and a few lines, everything else works.
-
-GONE and LINES are complete. The copy is made in a temporary directory; nothing here is changed.
-"""
+"""0.1 can be dropped: without its folder, its middleware and the LINES, everything else works."""
 
 import ast
 import os

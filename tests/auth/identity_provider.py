@@ -1,6 +1,4 @@
-"""A small identity provider on a socket: discovery, JWKS, a token endpoint. Its keys, answers and lies are the
-test's.
-"""
+"""A small identity provider on a socket: discovery, JWKS, tokens. Tests choose its keys, answers and lies."""
 
 import asyncio
 import base64

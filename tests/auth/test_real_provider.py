@@ -1,7 +1,4 @@
-"""Tokens of a real identity provider (oidc-provider), given to `a2a-bridge serve` by the official client, and by a
-gateway that gets them itself. Token exchange (RFC 8693) is not offered by it: `tests/gateway/test_credentials.py`
-has it with the small provider.
-"""
+"""Tokens of a real identity provider (oidc-provider), of the official client and of a gateway."""
 
 import json
 import time

@@ -1,9 +1,4 @@
-"""Processes of the command, forked from one that has imported everything already.
-
-Importing takes half a second of CPU, and the tests start hundreds of processes. A forked process is
-independent: it has its own event loop, environment, output and exit code. Tests that depend on the start of
-the interpreter (its flags, PYTHON… variables) start it in the usual way.
-"""
+"""Processes of the command, forked from one that has imported everything, which takes half a second."""
 
 import asyncio
 import atexit

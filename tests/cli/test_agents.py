@@ -211,9 +211,7 @@ async def test_a_file_with_a_wrong_agent_changes_nothing(monkeypatch: pytest.Mon
 
 
 async def test_agents_are_those_of_the_old_file_if_a_new_one_cannot_be_opened(folder: Path) -> None:
-    """Also those that had left or changed before the error; the old file brings nothing back by itself,
-    because it changes nothing.
-    """
+    """Also those that had left or changed before the error."""
 
     def write(**agents: str) -> str:
         tables = [

@@ -1,6 +1,4 @@
-"""Secrets of every kind are in no printed configuration, frame, list of processes, database and usage file, and in
-nothing of several agents; `test_admin.py` has logs, metrics and traces.
-"""
+"""Secrets of every kind are in nothing that the command writes; test_admin.py has logs, metrics, traces."""
 
 import json
 from pathlib import Path
@@ -110,9 +108,7 @@ async def _message(url: str, key: str, binding: str) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_no_process_database_and_usage_file_has_a_secret(workers: int, tmp_path: Path) -> None:
-    """The database of a server with --store-key, its usage file, the list of processes, and its log. Secrets
-    come by files and variables, and in requests.
-    """
+    """Secrets come by files, by variables, and in requests."""
     (tmp_path / "code").mkdir()
     agent = tmp_path / "code" / "agent.py"
     agent.write_text(AGENT)

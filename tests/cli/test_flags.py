@@ -56,9 +56,7 @@ COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-define
 
 @pytest.mark.parametrize("group", [ServeFlags, GatewayFlags, ServedAgent, AgentSettings])
 def test_an_option_of_the_library_is_the_same_in_a_command(group: type) -> None:
-    """Its type and its default, which the table of an agent leaves to the command. A command has files and
-    enums where the library has text, lists and texts with commas for its tuples, and days for its seconds.
-    """
+    """Its type, but for those that a command line has in other forms, and its default."""
     shared = [one for one in options_of(group).values() if one.described.source is not None]
     assert shared
     for one in shared:

@@ -1,9 +1,4 @@
-"""A replica without a server: an engine in a process of its own, which works on command. No tests.
-
-.venv/bin/python -m tests.cluster.engine STORE NATS LEASE
-
-Each line on standard input is a command and its number; each response is a line of JSON.
-"""
+"""A replica without a server: commands and numbers on standard input, JSON responses. STORE NATS LEASE."""
 
 import asyncio
 import json
@@ -59,9 +54,7 @@ class Commands:
         return {"tasks": ids}
 
     async def look(self, number: float) -> dict[str, Any]:
-        """New tasks one after the other for a time: the start of each, by the clock that all processes of a
-        machine share, and its seconds.
-        """
+        """New tasks one after the other for a time: the start of each by the machine's clock, its seconds."""
         until, looks = time.monotonic() + number, []
         while time.monotonic() < until:
             began = time.monotonic()

@@ -111,9 +111,7 @@ class Bench:
             return far["wall"] / local["wall"], (far["cpu"] + served) / local["cpu"]
 
     async def orphans(self, count: int = 10_000) -> dict[str, float]:
-        """The tasks of a killed replica are taken over by three others: how many a second, and the 99th
-        percentile of other calls meanwhile, in that before.
-        """
+        """Tasks of a killed replica that others take over a second, and the latency of calls meanwhile."""
         async with self.engines(4, lease=4.0) as ((dead, *others), url):
             for _ in range(count // 1000):
                 await dead.do("hang", 1000)

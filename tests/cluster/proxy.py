@@ -156,9 +156,7 @@ _PATIENCE = float(LEASE)
 async def stop_inside(
     url: str, stop: Callable[[], None], go_on: Callable[[], None], chance: random.Random
 ) -> bool:
-    """Stops a replica in the middle of a transaction. Returns False if that did not succeed; it is stopped then,
-    too.
-    """
+    """Stops a replica in the middle of a transaction. Returns whether it was in one."""
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as watch:
         for left in reversed(range(_TRIES)):
             stop()

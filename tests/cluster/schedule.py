@@ -1,8 +1,4 @@
-"""One simulated schedule: replicas, callers and faults of one seed, and the rule that all answers have to keep.
-
-The rule: every caller gets an answer in bounded time, and it is true. In half of the schedules callers send a
-message again until it is answered; then it has one task.
-"""
+"""One simulated schedule of replicas, callers and faults: every answer comes in bounded time, and is true."""
 
 import asyncio
 import logging

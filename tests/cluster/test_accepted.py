@@ -30,10 +30,7 @@ from tests.patience import PATIENCE
 
 
 class Scene:
-    """A replica, the log of a task, and its holder, which dies while a message is forwarded to it.
-
-    Implements Service (the engine here), Replica (the holder) and the readers of forwarding.
-    """
+    """A replica, the log of a task, and its holder, which dies while a message is forwarded to it."""
 
     def __init__(self, accepted_by_the_dead: bool) -> None:
         self.task = hub.Task(id="t")

@@ -20,10 +20,7 @@ CANCEL: Call[Any, Any] = Call(ops.CANCEL_TASK, hub.CancelTaskRequest(id="t"), Ca
 
 
 class Scene:
-    """A replica, and the holder of a task, which stops and holds the task for some seconds longer.
-
-    Implements Service (the engine here) and Replica (the holder).
-    """
+    """A replica, and the holder of a task, which stops and holds the task for some seconds longer."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

@@ -149,10 +149,7 @@ class World:
         return link.delay * self.chance.uniform(0.2, 2.0)
 
     async def statement(self, link: Link, execute: Callable[[], Any], seconds: float) -> Any:
-        """Executes a statement over a link. Raises SessionError.
-
-        A statement that has arrived is executed, even if its process was suspended or killed meanwhile.
-        """
+        """Executes a statement that arrives, even if its process is dead by then. Raises SessionError."""
         if link.state == CUT:
             raise SessionError("cut")
         answer: asyncio.Future[Any] = self.loop.create_future()

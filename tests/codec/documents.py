@@ -1,7 +1,4 @@
-"""Random JSON documents for message classes, from a seed; most are valid, some are not.
-
-They stay where json_format and the codec mean to agree: the intended differences are in test_differences.py.
-"""
+"""Random JSON for message classes, from a seed, mostly valid, where json_format and the codec agree."""
 
 import base64
 import random

@@ -1,6 +1,4 @@
-"""BindingContract notices a transport that breaks its promises. Each test breaks one promise of the example
-transport.
-"""
+"""BindingContract notices each broken promise of a transport; the example transport breaks them."""
 
 import asyncio
 import inspect

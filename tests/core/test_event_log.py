@@ -1,8 +1,4 @@
-"""The one log against one reference model, under random interleavings of writers, readers and other processes.
-
-The model is the list of all events ever, and what each reader must get of it. No event loop: coroutines are
-stepped by hand, so that every suspension is a place where something else may happen.
-"""
+"""The one log against one model, under random interleavings of writers, readers and processes, by hand."""
 
 from __future__ import annotations
 

@@ -5,9 +5,7 @@ from a2a_bridge.dialects.v0_3.forms import BETWEEN_SHAPES
 
 
 def table() -> str:
-    """The losses, by reason and with the versions; and the content that does not pass between the shapes of
-    0.x.
-    """
+    """The losses, by reason and with the versions; and those between the shapes of 0.x."""
     rows: dict[str, tuple[list[str], list[str]]] = {}
     for dialect in KNOWN:
         for loss in dialect.losses:

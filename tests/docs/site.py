@@ -107,11 +107,7 @@ def faults(site: Path) -> list[str]:
 
 
 def build(folder: Path = ROOT) -> Path:
-    """Builds the site of a folder with `mkdocs.yml` and `docs`, and gives its folder.
-
-    Raises:
-        SystemExit: The builder warns, or a page is at fault; the text says where.
-    """
+    """Builds a folder's site and gives its folder. Raises SystemExit with the place of what is wrong."""
     command = (sys.executable, "-m", "zensical", "build", "--strict", "--clean")
     site = folder / "site"
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

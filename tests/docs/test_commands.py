@@ -1,6 +1,4 @@
-"""The command lines of README.md, of the tutorials and of the client commands have the documented output, with free
-ports in place of the usual ones.
-"""
+"""The command lines of README.md, tutorials and client commands have the documented output."""
 
 import re
 import shlex

@@ -1,7 +1,4 @@
-"""The picture of a terminal in the tutorial: what the command prints there, as an SVG that is readable in the dark.
-
-`make pictures` writes it anew.
-"""
+"""The picture of a terminal in the tutorial is the command's output; `make pictures` writes it."""
 
 import asyncio
 import os

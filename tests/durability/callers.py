@@ -1,9 +1,4 @@
-"""Callers of a serving process, over every binding: our client and the official one behind one interface.
-
-Rules:
-1. Events are passed on unchanged, with the event's id if the client can see it.
-2. A broken connection is no error of a test: it is Lost. A rejection of the agent is an A2AError.
-"""
+"""Callers over every binding, ours and official: a rejection is an A2AError, a broken connection is Lost."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
@@ -56,9 +51,7 @@ class Caller:
                 yield Shown(event.message, self._number(event))
 
     async def subscribe(self, task_id: str, after: int | None = None) -> AsyncGenerator[Shown, None]:
-        """after: resumes after the event of that number; otherwise the stream begins with a snapshot. Raises
-        LookupError for a gap.
-        """
+        """after: resumes after the event of that number. Raises LookupError for a gap."""
         context = CallContext(parameters={} if after is None else {LAST_EVENT_PARAMETER: str(after)})
         asked = hub.SubscribeToTaskRequest(id=task_id)
         call = Call(ops.SUBSCRIBE_TO_TASK, asked, context)

@@ -72,9 +72,7 @@ class Comparison:
         self.totals["compared"] += 1
 
     def _finished(self, now: hub.Task, log: Sequence[hub.StreamResponse]) -> None:
-        """Steady work that ended must be complete, with each piece once; other work must have a reason for
-        its failure.
-        """
+        """Steady work that ended has each piece once; other work has a reason for its failure."""
         text = log[0].task.history[0].parts[0].text if log[0].task.history else ""
         verb, *rest = text.split() or [""]
         if now.status.state == hub.TASK_STATE_COMPLETED and verb in ("steady", "chunks"):

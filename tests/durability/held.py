@@ -13,9 +13,7 @@ from typing import Any
 
 
 def counts() -> dict[str, Any]:
-    """Numbers by name, and `of`: a description of the tasks, files and threads, for reports. Run inside of an
-    event loop.
-    """
+    """Numbers by name, and `of`: the tasks, files and threads in words. For a running event loop."""
     gc.collect()
     loop = asyncio.get_running_loop()
     timers = [handle for handle in getattr(loop, "_scheduled", ()) if not handle.cancelled()]

@@ -138,10 +138,7 @@ def state(task: hub.Task) -> str:
 
 
 def outline(task: hub.Task) -> bytes:
-    """The part of a task that events determine: its status without the message, and its artifacts.
-
-    A further message of the caller moves the message of the status into the history; that is no event.
-    """
+    """The part of a task that events determine: its status without the message, and its artifacts."""
     kept = hub.Task(id=task.id, artifacts=task.artifacts)
     kept.status.CopyFrom(task.status)
     kept.status.ClearField("message")

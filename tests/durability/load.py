@@ -25,11 +25,7 @@ _TOO_LATE = {Reason.UNSUPPORTED_OPERATION, Reason.TASK_NOT_CANCELABLE}
 
 @dataclass
 class Load:
-    """Callers at work. idempotent: whether a repeated message is recognised. webhook: empty for no
-    notifications.
-
-    done: how often each kind of work was completed.
-    """
+    """Callers at work. webhook: empty for no notifications. done: completed work by kind."""
 
     chance: random.Random
     ledger: Ledger

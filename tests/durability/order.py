@@ -24,9 +24,7 @@ _KEPT = ("", "-wal")
 
 
 class Promise(NamedTuple):
-    """A mark, and the place in the trace where it was first sent. kept: whether it was on the disk then.
-    elsewhere: no write contained the whole mark.
-    """
+    """A mark, and where it was first sent. kept: on the disk then. elsewhere: never written as a whole."""
 
     mark: str
     place: int
@@ -64,9 +62,7 @@ def promises(trace: Sequence[dict[str, Any]], database: Path) -> list[Promise]:
 
 @dataclass
 class _File:
-    """synced: content that survives in any case. pending: later changes in order: (position, content), or
-    (length,).
-    """
+    """synced: content that survives. pending: later changes: (position, content), or (length,)."""
 
     synced: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
@@ -90,11 +86,7 @@ class _File:
 def cuts(
     trace: Sequence[dict[str, Any]], database: Path, chance: random.Random, most: int
 ) -> Iterator[tuple[int, dict[str, bytes]]]:
-    """The content of the disk if the power fails when a new promise was made: place, and content by end of
-    name.
-
-    most: at so many of these moments, including the last one.
-    """
+    """Places of at most so many new promises, and the disk (content by end of name) if the power fails there."""
     files = {f"{database}{end}": _File() for end in _KEPT}
     places = sorted({promise.place for promise in promises(trace, database)})
     promised = {*chance.sample(places, min(most, len(places))), *places[-1:]}

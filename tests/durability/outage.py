@@ -1,6 +1,4 @@
-"""A server whose database stops working, as callers and operators see it: before, during and after the
-outage. No tests.
-"""
+"""A server whose database stops working, as callers and operators see it. No tests."""
 
 import asyncio
 import contextlib
@@ -92,10 +90,7 @@ class Outage:
             watching.cancel()
 
     async def rejected(self) -> None:
-        """Waits until new work is rejected on every binding, and the readiness fails.
-
-        The first call after the fault may take longer: the server retries an accepted message for a while.
-        """
+        """Waits until new work is rejected on every binding, and the readiness fails."""
         began = time.monotonic()
 
         async def one(way: Caller) -> None:

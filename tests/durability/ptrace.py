@@ -75,9 +75,7 @@ if NUMBERS:
 
 
 class Entered(NamedTuple):
-    """A call that begins, or has returned. result: None until it returns; negative for the number of an
-    error.
-    """
+    """A call that begins (result is None) or has returned; a negative result is an error number."""
 
     name: str
     arguments: tuple[int, ...]

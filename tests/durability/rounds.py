@@ -158,9 +158,7 @@ class Trial:
         self.totals["messages"] = len(self.ledger.sent)
 
     async def _recovered(self, ways: list[Caller], chance: random.Random) -> None:
-        """Waits until no task is at work: tasks of the dead process have failed, or were resumed and have
-        ended.
-        """
+        """Waits until the tasks of the dead process have failed, or were resumed and have ended."""
         working: list[hub.Task] = []
 
         async def nothing() -> bool:

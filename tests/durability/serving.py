@@ -71,10 +71,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Stage:
-    """How the process is started, each time.
-
-    store: as in `--store`. flags: further ones. env: further environment. wrapper: a command that starts it.
-    """
+    """How the process is started, each time. wrapper: a command that starts it."""
 
     store: str
     flags: tuple[str, ...] = ()

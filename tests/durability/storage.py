@@ -1,6 +1,4 @@
-"""Reads a database of the bridge without the bridge: the log of a task, and the list of tasks. It writes
-nothing.
-"""
+"""Reads a database of the bridge without the bridge: the log of a task, and the list of tasks."""
 
 import sqlite3
 from collections.abc import Iterator

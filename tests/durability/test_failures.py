@@ -1,6 +1,4 @@
-"""A database that stops working: new work is rejected, reads continue, it recovers by itself, and nothing is
-lost.
-"""
+"""A database that stops: new work is rejected, reads continue, it recovers, and nothing is lost."""
 
 import os
 import sqlite3

@@ -1,6 +1,4 @@
-"""The comparison after a crash notices lost, repeated, changed and reordered events. No process is killed
-here.
-"""
+"""The comparison after a crash notices lost, repeated, changed and reordered events. No process is killed."""
 
 import asyncio
 import random

@@ -17,10 +17,7 @@ _decode = decoder(hub.StreamResponse)
 
 @dataclass
 class Hook:
-    """url: its address. posted: by task, each different event once, in the order of first arrival.
-
-    posts: the number of all posts. twice: the number of repeated ones.
-    """
+    """posted: by task, each event once, in the order of arrival. posts, twice: all posts, repeated ones."""
 
     url: str = ""
     posted: defaultdict[str, list[hub.StreamResponse]] = field(default_factory=lambda: defaultdict(list))

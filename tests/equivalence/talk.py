@@ -41,10 +41,7 @@ _UUID = re.compile("[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]
 
 
 class Talk:
-    """One conversation: a client and its answers so far.
-
-    lines: (label, outcome) in order; an outcome is a JSON tree or `{"error": …}`.
-    """
+    """A client and its answers: (label, outcome) in order; an outcome is JSON or `{"error": …}`."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

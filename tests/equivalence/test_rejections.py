@@ -1,6 +1,4 @@
-"""Operations that an agent does not offer are rejected alike on every binding, and in process: capabilities,
-extensions.
-"""
+"""Operations that an agent does not offer are rejected alike on every binding, and in process."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

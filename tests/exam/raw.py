@@ -1,6 +1,4 @@
-"""Requests of every operation in every version and binding as bytes, and the bytes that answer them. It reads no
-answer: what a caller can tell apart is compared here, not what our own client makes of it.
-"""
+"""Requests of every operation, version and binding, and their answers, as bytes that no client has read."""
 
 import re
 from collections.abc import AsyncIterator, Mapping

@@ -1,6 +1,4 @@
-"""What one tenant does leaves nothing for another one: in lists, page tokens, streams, resume ids, caches, the
-answers to repeated messages, usage and metrics.
-"""
+"""What one tenant does leaves nothing for another one, in any answer of the server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -181,9 +179,7 @@ async def test_the_oldest_document_is_kept_by_no_cache(scene: Scene) -> None:
 
 
 async def test_usage_and_metrics_are_for_operators(tmp_path: Path) -> None:
-    """Metrics name no caller, tenant or task; counts name the caller, but no secret, tenant or task. Neither is
-    on the address of callers.
-    """
+    """Metrics name no caller, tenant or task; counts name the caller alone."""
     file, keys = keys_in(tmp_path)
     options = ServeOptions(
         authentication=Authentication([ApiKeys(file)]), admin=ListenAddress(), usage=Usage()

@@ -13,10 +13,7 @@ FOLDER = ROOT / ".build" / "frameworks"
 
 
 def environment(name: str, packages: Sequence[str], *, newest: bool = False) -> Path:
-    """Makes the environment of a framework, or finds it as it should be; returns its Python.
-
-    newest: whether packages that are there are upgraded.
-    """
+    """The Python of a framework's environment, made if need be. newest: upgrades its packages."""
     folder = FOLDER / name
     python, stamp = folder / "bin" / "python", folder / "packages.txt"
     wanted = "\n".join(packages)

@@ -40,9 +40,7 @@ def request(words: str = "a question") -> hub.SendMessageRequest:
 
 
 async def converse(client: Client, *, streaming: bool, tasks: bool) -> list[str]:
-    """The faults of the answers to a message, to GetTask, and to a streamed message. tasks: whether the agent
-    has GetTask.
-    """
+    """The faults of a message, GetTask, and a streamed message. tasks: whether the agent has GetTask."""
     wrong = []
     answer = await client.send_message(request())
     told = texts(answer)
@@ -61,9 +59,7 @@ async def converse(client: Client, *, streaming: bool, tasks: bool) -> list[str]
 
 
 async def through_a_gateway(target: str, *flags: str, tasks: bool = True) -> dict[str, list[str]]:
-    """Runs the command before an agent and calls it in every cell; returns the faults by cell. tasks: see
-    `converse`.
-    """
+    """The faults by cell of calls through the command to an agent. tasks: see `converse`."""
     async with serving("gateway", target, *ANY_PORT, *flags) as running, connect(running.http) as peer:
         streaming = peer.card.capabilities.streaming
         return {

@@ -1,6 +1,4 @@
-"""A client of 0.1, written from the schema of its time: plain HTTP and JSON, without code of the product. No
-tests.
-"""
+"""A client of 0.1, written from its schema: HTTP and JSON, without code of the product. No tests."""
 
 import asyncio
 import itertools

@@ -47,9 +47,7 @@ def echo(method: str, params: Any) -> Any:
 
 
 class RawAgent:
-    """answer: the result of a method with its params, or an error under `error`. asked: the requests,
-    unchanged.
-    """
+    """answer: the result of a method with its params, or `error`. asked: the requests, unchanged."""
 
     def __init__(self) -> None:
         self.answer: Callable[[str, Any], Any] = echo

@@ -1,6 +1,4 @@
-"""An agent whose streams a test can break and count, behind the stream sharing of a gateway. No tests, no
-sockets.
-"""
+"""An agent whose streams a test can break and count, behind a gateway's stream sharing. No sockets."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable

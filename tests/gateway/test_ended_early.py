@@ -57,9 +57,7 @@ kept = pytest.mark.parametrize(
 
 
 class Hasty(Log):
-    """Its stream of a message ends after some events, without a final one; on request it forgets its
-    subscribers.
-    """
+    """Its stream ends early, without a final event; on request it forgets its subscribers."""
 
     def __init__(self, *events: hub.StreamResponse, after: int, forgets: bool = False) -> None:
         super().__init__(*events, numbered=False)
@@ -314,9 +312,7 @@ async def _objects() -> Counter[str]:
 
 
 def _is_cached_by_abc(one: object) -> bool:
-    """Abstract classes cache the answer for each type. The first look at a type makes an entry, a reference and
-    its callback, in each subclass: more than a hundred, once.
-    """
+    """Abstract classes cache the answer for each type: once, a hundred entries and more."""
     callback = one.__callback__ if isinstance(one, ReferenceType) else one
     return isinstance(callback, BuiltinMethodType) and callback.__name__ == "_destroy"
 

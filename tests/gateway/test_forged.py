@@ -29,9 +29,7 @@ WRONG = "0" * 32 + "." + FORGED
 
 @asynccontextmanager
 async def gateway(version: str, *served: str) -> AsyncIterator[tuple[Server, RawAgent]]:
-    """A raw agent of a version over JSON-RPC, behind a gateway that serves some versions over all their
-    bindings.
-    """
+    """A raw agent of a version over JSON-RPC, behind a gateway of some versions over all their bindings."""
     raw = RawAgent()
     places = [interface(kind, version=one) for one in served for kind in KINDS]
     async with gateway_before(raw.handle, version, places) as server:

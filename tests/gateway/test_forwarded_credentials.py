@@ -1,6 +1,4 @@
-"""Callers whom the gateway does not check and the agent does, by any header that is forwarded: what the gateway
-remembers of one of them is not of another one.
-"""
+"""Callers whom only the agent checks: the gateway remembers nothing of one for another."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager

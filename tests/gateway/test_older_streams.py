@@ -1,6 +1,4 @@
-"""Streams of 0.x agents for callers of 1.0: a task first, an end at `final`, no subscription to an ended
-task.
-"""
+"""Streams of 0.x agents for callers of 1.0: a task first, an end at `final`, no ended subscription."""
 
 import asyncio
 from collections.abc import AsyncIterator

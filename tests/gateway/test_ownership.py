@@ -287,9 +287,7 @@ async def test_a_task_that_its_owner_reads_is_listed_again() -> None:
 
 
 async def test_a_store_has_one_owner_and_the_newest_tasks(tmp_path: Path) -> None:
-    """Two gateways that see a task at once agree on its owner. A full list loses its oldest task, which its
-    owner still reaches.
-    """
+    """Two gateways that see a task at once agree; a full list loses its oldest."""
     async with open_store(f"sqlite:///{tmp_path}/gateway.db", StoreOptions(ack_timeout=PATIENCE)) as store:
         here, there = (StoredOwners(store.push_configs, Tasks()) for _ in range(2))
         ann, bob = Scope("", "ann"), Scope("tenant", "bob")
@@ -307,9 +305,7 @@ async def test_a_store_has_one_owner_and_the_newest_tasks(tmp_path: Path) -> Non
 
 
 async def test_a_task_of_somebody_else_is_never_listed(tmp_path: Path) -> None:
-    """As with an agent that knows a message by its id: it answers the second caller with the task of the
-    first.
-    """
+    """Its agent answers the second caller with the task of the first."""
     probe = Probe()
 
     async def same(call: Call[Any, Any]) -> Any:

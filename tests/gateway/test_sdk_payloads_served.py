@@ -35,9 +35,7 @@ MESSAGE = {"kind": "message", "messageId": "m", "role": "user", "parts": TEXT, "
 
 @asynccontextmanager
 async def served() -> AsyncIterator[tuple[Server, Any]]:
-    """The scripted agent in all versions, and a way to post JSON to it: (path, tree, headers) -> (status,
-    tree).
-    """
+    """The scripted agent in all versions, and its JSON: (path, tree, headers) -> (status, tree)."""
     async with (
         serve_agent(
             ScriptedAgent(), EVERYTHING, ServeOptions(push_options=PushOptions(allow=("127.0.0.1",)))

@@ -1,6 +1,4 @@
-"""A broken stream of the agent is subscribed to again: after the last event, or with a gap if the agent
-cannot resume.
-"""
+"""A broken stream of the agent is resumed: after the last event, or with a gap if the agent cannot."""
 
 import asyncio
 import time

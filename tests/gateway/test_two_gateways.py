@@ -1,6 +1,4 @@
-"""From raw JSON of 0.3 to raw JSON of 0.3 through two gateways: the output equals the input, with any version
-in between.
-"""
+"""Raw JSON of 0.3 comes out of two gateways as it went in, with any version in between."""
 
 import json
 from typing import Any

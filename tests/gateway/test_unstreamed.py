@@ -1,6 +1,4 @@
-"""An agent that declares streaming and rejects it: streams are answered with a send, for callers of every
-version.
-"""
+"""An agent that declares streaming and rejects it: streams are answered with a send, in every version."""
 
 import asyncio
 from collections.abc import Sequence

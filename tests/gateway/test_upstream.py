@@ -41,9 +41,7 @@ def streaming() -> Call[Any, Any]:
 
 
 class Agent:
-    """A service that answers with its name, or fails as configured. `after`: the number of events before it
-    fails.
-    """
+    """Answers with its name, or fails as configured: in a stream after so many events."""
 
     def __init__(self, name: str, failure: Exception | None = None, after: int = 0) -> None:
         self.name = name

@@ -1,6 +1,4 @@
-"""Differences between versions, over real sockets: raw 0.3 callers, hosted agents, agents of 0.3 behind a
-gateway.
-"""
+"""Versions over real sockets: raw 0.3 callers, hosted agents, agents of 0.3 behind a gateway."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager

@@ -20,10 +20,7 @@ def out_of_order() -> A2AError:
 
 
 class LateStore(MemoryStore):
-    """Delays all changes until `commit`. open: commit at once instead.
-
-    It outlives engines: after `die`, the tasks of a dead engine are orphans.
-    """
+    """Delays all changes until `commit`, or until it is open. It outlives engines: `die` makes orphans."""
 
     durable = True
 

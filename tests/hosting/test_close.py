@@ -1,6 +1,4 @@
-"""Closing the engine: no new work; runs may finish within the grace, the others are stopped and their callers
-answered.
-"""
+"""Closing the engine: no new work; runs may finish within the grace, callers of the others are answered."""
 
 import asyncio
 from collections.abc import AsyncIterator

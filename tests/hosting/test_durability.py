@@ -1,6 +1,4 @@
-"""Nothing is shown before the store has committed it, and a message that the store cannot take is not
-accepted.
-"""
+"""Nothing is shown before its commit, and a message that the store cannot take is not accepted."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine

@@ -125,9 +125,7 @@ def _send(binding: str, version: str, server: Any, members: int = MEMBERS) -> di
 
 
 async def _counted(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Walks]:
-    """The result of a function, which a thread calls, and the walks in this thread meanwhile. Conversions are
-    compiled at their first use, and were used before.
-    """
+    """The result of a function in a thread, and the walks in this one; conversions are compiled before."""
     walks = Walks()
     sys.setprofile(walks)
     try:

@@ -1,6 +1,4 @@
-"""The memory of a hosted agent: it is counted, unused data is evicted, and beyond the limit new work is
-rejected.
-"""
+"""The memory of an agent: counted, evicted when unused, and new work is rejected beyond the limit."""
 
 import asyncio
 from collections.abc import AsyncIterator

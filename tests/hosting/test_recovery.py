@@ -484,9 +484,7 @@ async def test_tasks_that_cannot_be_taken_over_hold_up_no_others(
 async def test_calls_do_not_wait_for_pending_takeovers(
     store: LateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Calls are answered, the newest tasks are taken over first, and a stop in the middle leaves the rest
-    unchanged.
-    """
+    """The newest tasks come first; a stop in the middle leaves the rest."""
     monkeypatch.setattr(replicas, "_WRITTEN", 8)
     store.open_door = True
     gate, slow = Gate(), asyncio.Event()

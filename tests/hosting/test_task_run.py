@@ -1,6 +1,4 @@
-"""The run of a task against a model: random orders of messages, events, cancellations, timeouts, takeover,
-store failure.
-"""
+"""A task's run against a model: random messages, events, cancellations, timeouts, takeovers, failures."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine

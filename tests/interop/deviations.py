@@ -23,10 +23,7 @@ Lines = list[tuple[str, Any]]
 
 @dataclass(frozen=True)
 class Deviation:
-    """reason: why. scenario, label: shell patterns of the affected lines.
-
-    members: the members of errors that are not compared; none means that the line is not.
-    """
+    """scenario, label: shell patterns. members: those of errors that are not compared; none: nothing is."""
 
     reason: str
     scenario: str

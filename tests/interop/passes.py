@@ -105,9 +105,7 @@ class Seen:
         self.rejected(f"{label} {end}", *reasons, text=text)
 
     def fails_midway(self, label: str, *reasons: str, text: str = "") -> None:
-        """A stream that ends with an error of one of the reasons, or with a failed task. Events before that
-        may be missing.
-        """
+        """A stream that ends with one of these errors, or with a failed task; earlier events may miss."""
         for end in ("failed", "rejected"):
             if f"{label} {end}" in self.labels():
                 self.rejected(f"{label} {end}", *reasons, text=text)

@@ -87,10 +87,7 @@ async def play(
     gates: Gates,
     failure: Callable[[str, str], Exception],
 ) -> AsyncIterator[Any]:
-    """The events of one run, as messages of `pb`.
-
-    failure: (name of a Reason, text) -> the exception of the agent's own SDK for it.
-    """
+    """The events of one run, as messages of `pb`. failure: the SDK's exception for (reason, text)."""
     artifact_open = False
     for verb, text in steps_of(message):
         if verb in STATES:

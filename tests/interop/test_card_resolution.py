@@ -1,6 +1,4 @@
-"""The card, resolved in each way that the official SDK for Python offers, for each binding; and as Google ADK
-reads it, which is not installed for the tests: the check of its `_validate_card_rpc_targets` stands here.
-"""
+"""The card, resolved in each way of the official SDK for Python, and as Google ADK checks it."""
 
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit

@@ -1,6 +1,4 @@
-"""An agent whose tasks last as long as a test needs, callers with names, and the same call over every
-binding.
-"""
+"""An agent whose tasks last as long as a test needs, and the same call over every binding."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping

@@ -1,6 +1,4 @@
-"""What is let in can be told: the deepest content comes back over every binding and version, deeper is
-rejected alike; and a task that cannot be told does not stand in the way of the others.
-"""
+"""The deepest content comes back over every binding and version; deeper is rejected alike."""
 
 import math
 import struct
@@ -52,9 +50,7 @@ def arrays(levels: int) -> Value:
 
 
 class Keeper:
-    """A task whose artifact has the metadata of the message; "nan": one that JSON cannot say; "deep": one too
-    deep.
-    """
+    """Returns the metadata of the message; "nan": what JSON cannot say; "deep": what is too deep."""
 
     async def execute(self, run: Run) -> AsyncIterator[Any]:
         yield run.status("working")

@@ -1,6 +1,4 @@
-"""Requests and answers with many small values: rejected alike on every binding, and the loop continues
-meanwhile.
-"""
+"""Requests and answers with many small values: rejected alike, and the loop continues meanwhile."""
 
 import asyncio
 import io
@@ -50,9 +48,7 @@ ECHO = Agent(Echo(), name="Echo")
 
 @contextmanager
 def no_long_hold() -> Iterator[None]:
-    """Fails when this thread computes for long between two turns of the loop. Counts CPU time, which other
-    processes do not affect.
-    """
+    """Fails if this thread computes for long, in CPU time, between two turns of the loop."""
     loop = asyncio.get_running_loop()
     longest, last, handle = 0.0, time.thread_time(), None
 

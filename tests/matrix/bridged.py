@@ -51,9 +51,7 @@ class Peers:
 
 @dataclass(frozen=True)
 class Upstream:
-    """An agent: the interface to dial, the origin of its card, and the caller that knows its answers without
-    us.
-    """
+    """An agent: the interface to dial, its card's origin, and a caller without us that knows its answers."""
 
     interface: hub.AgentInterface
     origin: str

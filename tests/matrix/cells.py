@@ -17,9 +17,7 @@ CLIENTS = ("ours", "sdk")
 
 @dataclass(frozen=True)
 class Cell:
-    """agent, client: the implementations. front: the binding of the client. upstream: the binding to the
-    agent.
-    """
+    """agent, client: implementations. front: the client's binding; upstream: the agent's."""
 
     agent: str
     upstream: str

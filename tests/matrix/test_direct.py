@@ -1,6 +1,4 @@
-"""Our client and the SDKs' agents, the SDKs' clients and our agent, in every version, with no gateway
-between.
-"""
+"""Our client and the SDKs' agents, and the SDKs' clients and our agent, without a gateway."""
 
 from collections.abc import Callable
 

@@ -1,6 +1,4 @@
-"""Agents and clients of the SDKs find us, and we find them, by nothing but an address and the card served
-there.
-"""
+"""The SDKs find us, and we find them, by nothing but an address and the card served there."""
 
 from collections.abc import Callable
 

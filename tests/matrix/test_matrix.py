@@ -1,6 +1,4 @@
-"""Every gateway, each front with each upstream, does not change any conversation. `make matrix` runs the official
-SDK at both ends of each.
-"""
+"""No gateway changes a conversation, each front with each upstream; `make matrix` has the official SDK."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager

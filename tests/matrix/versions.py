@@ -85,9 +85,7 @@ CELLS = [
 
 @dataclass(frozen=True)
 class Deviation:
-    """A difference from the agent's own answers, in the cells that it covers; `mask` as in
-    tests/peers/faults.py.
-    """
+    """A difference from the agent's own answers, in its cells; `mask` as in tests/peers/faults.py."""
 
     reason: str
     mask: Mask
@@ -134,9 +132,7 @@ DEVIATIONS = (
 
 
 def expected_differences(client: Side, agent: Side) -> list[Fault | Deviation]:
-    """All allowed differences of a cell; first those that the bridge makes on purpose, known by their marks
-    in metadata.
-    """
+    """All allowed differences; first the bridge's own, known by their marks in metadata."""
     return [
         *(one for one in DEVIATIONS if one.covers(client, agent)),
         *faults_of(CLIENT, _release(client), client.binding),

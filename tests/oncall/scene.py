@@ -1,6 +1,4 @@
-"""A running command that a row hurts: its calls, its log, its metrics; and an agent behind a gateway that
-misbehaves as told. No tests.
-"""
+"""A running command that a row hurts: its calls, log and metrics; and a misbehaving agent. No tests."""
 
 import asyncio
 import json
@@ -31,9 +29,7 @@ def message(text: str, parts: int = 1) -> dict[str, Any]:
 
 @dataclass
 class Scene:
-    """A row while it runs. names: what stands in braces. stack: closed after the server. said: its stderr so
-    far.
-    """
+    """A row while it runs. names: of what is in braces. stack: closed after the server. said: its stderr."""
 
     folder: Path
     names: dict[str, str]

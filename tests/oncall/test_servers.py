@@ -1,6 +1,4 @@
-"""Two hours of on-call, second part: servers with callers, files, stores and agents that go wrong while they
-run. Each row is one server.
-"""
+"""On-call, second part: servers with callers, files, stores and agents that go wrong. A row is a server."""
 
 import asyncio
 import os

@@ -1,6 +1,4 @@
-"""Two hours of on-call, third part: gateways whose agents go wrong, at the start and later, one or several.
-Each row is one gateway.
-"""
+"""On-call, third part: gateways whose agents go wrong, at the start and later. A row is a gateway."""
 
 import asyncio
 import shlex

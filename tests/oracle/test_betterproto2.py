@@ -107,10 +107,7 @@ PACKAGE = "betterproto2_oracle"
 
 
 def generate(folder: Path) -> ModuleType:
-    """The module of package lf.a2a.v1, generated below a folder.
-
-    Its relative imports need a package around it, which is why it is imported under a name of its own.
-    """
+    """The module of lf.a2a.v1, generated below a folder, as a package for its relative imports."""
     target = folder / PACKAGE
     target.mkdir()
     protos = ROOT / "proto"

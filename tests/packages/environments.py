@@ -22,10 +22,7 @@ BRIDGE, TOOLS, ADAPTERS = OURS
 
 
 def requirements(names: Iterable[str]) -> dict[str, frozenset[str]]:
-    """The distributions that an installation of these needs, with themselves, and their extras.
-
-    names: such as `a2a-transport-bridge[server]`.
-    """
+    """The distributions and extras that an installation of `names` needs, with themselves."""
     found: dict[str, frozenset[str]] = {}
     pending = [Requirement(name) for name in names]
     while pending:

@@ -1,7 +1,4 @@
-"""Agents and clients of the official SDKs as processes, started on first use.
-
-Fixtures for other folders: `from tests.peers.processes import peer_agents, peer_clients`.
-"""
+"""Agents and clients of the official SDKs as processes, started on first use; fixtures for other folders."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ def _python(generation: str) -> Path:
 
 @dataclass(frozen=True)
 class Program:
-    """One SDK as an agent or as a client.
-
-    speaks: the protocol version. bindings: those that the SDK has for it.
-    """
+    """One SDK as an agent or as a client. speaks: the version. bindings: those of the SDK."""
 
     speaks: str
     bindings: tuple[str, ...]

@@ -1,9 +1,4 @@
-"""Transcripts of conversations, in a form that can be compared. The conversations are elsewhere.
-
-Ids differ from run to run: they are replaced by the order in which they first appear, so that relations
-between them still show. Content of users (data, metadata, text) is unchanged, except for ids that are quoted
-in a text.
-"""
+"""Transcripts whose ids, as they differ from run to run, are replaced by the order in which they appear."""
 
 from __future__ import annotations
 
@@ -162,10 +157,7 @@ STUCK = "nothing came"
 
 
 async def transcripts(caller: Caller, names: Iterable[str] | None = None) -> dict[str, Lines]:
-    """Every conversation that a caller can have, or the named ones.
-
-    They run concurrently: they are independent, and agents of the 0.x SDKs mostly wait.
-    """
+    """Every conversation that a caller can have, or the named ones, concurrently."""
     from tests.peers.conversations import CONVERSATIONS
 
     async def one(name: str) -> tuple[str, Lines]:
@@ -182,9 +174,7 @@ async def transcripts(caller: Caller, names: Iterable[str] | None = None) -> dic
 
 
 async def settled(caller: Caller, names: Iterable[str] | None = None) -> dict[str, Lines]:
-    """The transcript of an agent without us. Agents of the 0.x SDKs sometimes leave a stream open for ever;
-    then the conversation is repeated.
-    """
+    """The transcript without us; repeated if an agent of 0.x leaves a stream open for ever."""
     first = await transcripts(caller, names)
     return first | await transcripts(
         caller, [name for name, lines in first.items() if (STUCK, None) in lines]

@@ -1,6 +1,4 @@
-"""Push configurations in the shape of a draft of 1.0, as the previews of A2A .NET have it, both ways, over
-sockets.
-"""
+"""Push configurations of a draft of 1.0, as previews of A2A .NET have them, both ways, over sockets."""
 
 import json
 from typing import Any

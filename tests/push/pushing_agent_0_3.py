@@ -1,9 +1,4 @@
-"""The scripted agent of a2a-sdk 0.3 that also sends push notifications, as a program of its own.
-
-    .build/peers/0.3/bin/python tests/push/pushing_agent_0_3.py
-
-Otherwise like tests/peers/agent_0_3.py. The sender is the SDK's own.
-"""
+"""tests/peers/agent_0_3.py that also sends push notifications by the SDK, as a program of its own."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""The delivery worker, over real sockets: order, retries, circuits, final failures, and independent
-receivers.
-"""
+"""The delivery worker over real sockets: order, retries, circuits, final failures."""
 
 import asyncio
 import logging
@@ -198,9 +196,7 @@ async def test_a_silent_receiver_is_not_waited_for() -> None:
 
 
 async def test_nothing_is_lost_when_receivers_fail_often() -> None:
-    """30 % of the attempts fail in some way: all events arrive, those of a task in order, retries with the
-    same id.
-    """
+    """Of all attempts, 30 % fail in some way."""
     chance = random.Random(7)
     async with receiving() as receiver, delivering(how=options(trip=10_000)) as (store, _):
         receiver.fault = lambda: chance.choice(["500", "503", "429", "drop"]) if chance.random() < 0.3 else ""

@@ -224,9 +224,7 @@ def test_masks() -> None:
 
 @pytest.mark.parametrize("schemes", [[], ["Digest", "Bearer"]])
 async def test_side_content_of_0_3_is_masked_too(schemes: list[str]) -> None:
-    """Schemes that 1.0 cannot express, and with an empty list all of the authentication, are preserved beside
-    the config.
-    """
+    """It is beside the config: what 1.0 has no place for."""
     async with receiving() as receiver, hosted(ScriptedAgent()) as front:
         task = await front.call(
             "message/send",

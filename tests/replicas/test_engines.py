@@ -52,11 +52,7 @@ async def _talking(url: str, cluster: str, agent: Agent, options: dict[str, Any]
 
 
 class Steps:
-    """An agent whose first run works until a test lets it continue, and whose further ones repeat their
-    messages.
-
-    The test also chooses where the first run ends.
-    """
+    """Its first run works, and ends as told, once a test lets it; further ones repeat their messages."""
 
     def __init__(self) -> None:
         self.gate = Gate()

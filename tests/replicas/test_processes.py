@@ -149,9 +149,7 @@ async def test_a_rolling_restart_under_load_loses_nothing(fleet: Fleet) -> None:
 
 
 async def _wandered(caller: Callable[[], Caller], task_id: str) -> tuple[list[str], list[int], int]:
-    """Reads a task to its end, at the process that `caller` names: pieces, numbers of events, and the number
-    of cuts.
-    """
+    """Reads a task to its end where `caller` says: pieces, numbers of events, and the number of cuts."""
     texts: list[str] = []
     numbers: list[int] = []
     for cuts in itertools.count():

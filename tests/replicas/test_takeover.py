@@ -32,9 +32,7 @@ COUNT = 300
 
 @pytest.mark.parametrize("idle", [False, True])
 async def test_each_replica_takes_its_share_of_the_orphans(postgres_url: str, idle: bool) -> None:
-    """Few reads and writes, and none for tasks that another replica takes; an idle replica's share is taken by
-    the others.
-    """
+    """Few statements; others take an idle replica's share."""
     async with AsyncExitStack() as stack:
         stores = [await stack.enter_async_context(open_sql_store(postgres_url, OPTIONS)) for _ in range(4)]
         dead, *others = stores

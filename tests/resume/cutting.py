@@ -1,10 +1,4 @@
-"""A network that breaks at points that a test chooses: a proxy that passes a number of events of streams. No
-test.
-
-Events are counted on the wire, coming from the server: blocks of server-sent events on HTTP/1.1, messages in
-DATA frames on HTTP/2. Answers of unary calls over gRPC look like events, so a test calls `hold_after` right
-before a stream begins.
-"""
+"""A proxy that ends connections after so many events, counted as they come from the server. No test."""
 
 from __future__ import annotations
 
@@ -48,9 +42,7 @@ class Cutter:
         self._running: set[asyncio.Task[None]] = set()
 
     def hold_after(self, events: int) -> None:
-        """Passes this many more events, and nothing more of any stream until `cut`: with 0 a response may
-        begin, but no event passes, and after the last event the end does not.
-        """
+        """Passes so many more events, then holds all streams, also an end, until `cut`."""
         self._left = events
         self._held.clear()
         self._open.clear()

@@ -1,6 +1,4 @@
-"""A hosted agent whose task continues on request of a test, on all bindings and versions, behind networks
-that a test can cut. No test.
-"""
+"""A hosted agent whose task continues on request, on all bindings and versions, behind networks to cut."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -28,9 +26,7 @@ EVENTS = 7
 
 @dataclass
 class Steps:
-    """An executor whose first two events come at once, and each further one after a permit. It starts with
-    permits for all.
-    """
+    """Two events come at once, each further one after a permit. It starts with permits for all."""
 
     leave: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(10_000))
 

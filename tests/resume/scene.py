@@ -1,6 +1,4 @@
-"""A service on all three bindings, behind a network that a test can cut, with callers of each version. No
-test.
-"""
+"""A service on all bindings behind a network that a test can cut, with callers of each version."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator

@@ -1,6 +1,4 @@
-"""Through a gateway: cut before it and behind it at every event, on each binding, the caller sees every event
-once.
-"""
+"""Cut before and behind a gateway at every event, on each binding: the caller sees every event once."""
 
 import asyncio
 from contextlib import aclosing
@@ -33,9 +31,7 @@ def plain(events: list[hub.StreamResponse]) -> list[bytes]:
 
 
 def assert_one_gap(seen: list[Seen], log: Log, place: int) -> None:
-    """The effect of a break in front of an agent that cannot resume: the earlier events, a snapshot, and the
-    rest.
-    """
+    """A break before an agent that cannot resume: the earlier events, a snapshot, the rest."""
     events = [one.content for one in seen]
     assert [gap_of(event) is not None for event in events].index(True) == place
     assert sum(one.gap for one in seen) == gaps(events) == 1
@@ -124,10 +120,7 @@ async def test_the_agents_ids_outlive_the_gateway(front: str) -> None:
 async def cut_behind(
     bridge: Bridge, call: Any, place: int, log: Log, *rest: hub.StreamResponse, subscribed: bool
 ) -> list[Seen]:
-    """All events of a caller whose gateway loses the agent after so many events; then the task continues.
-
-    subscribed: only once the gateway has reconnected to the agent.
-    """
+    """All events if the gateway loses the agent after some. subscribed: the task waits for it."""
     bridge.far.hold_after(place)
     async with asyncio.timeout(PATIENCE):
         caller = Caller(bridge.service, call)

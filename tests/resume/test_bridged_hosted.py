@@ -1,6 +1,4 @@
-"""Hosted agents behind a gateway, cut on either side of it at every event: the caller sees the log, with its
-ids.
-"""
+"""Hosted agents behind a gateway, cut at every event: the caller sees the log, with its ids."""
 
 import asyncio
 from collections.abc import AsyncIterator

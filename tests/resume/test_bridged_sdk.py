@@ -70,11 +70,7 @@ def chunks(task: hub.Task) -> list[str]:
 
 
 def check(seen: list[Seen], told: hub.Task, *, repeats: bool = False) -> None:
-    """No event of the agent is missing or repeated, and the ids increase.
-
-    repeats: the agent may repeat after its snapshot an event that the snapshot contains, and a gateway passes
-    that on.
-    """
+    """Nothing is missing or repeated (repeats: but what a snapshot of the agent contains); ids increase."""
     task = folded(seen)
     got = [text for text, _ in groupby(chunks(task))] if repeats else chunks(task)
     assert got == chunks(told) == ["a", "b", "c"]
@@ -141,9 +137,7 @@ async def test_cut_before_the_gateway_at_each_event(peer_agents: Agents, upstrea
 
 @pytest.mark.parametrize("upstream", ["JSONRPC", "GRPC"])
 async def test_older_agents(peer_agents: Agents, upstream: str) -> None:
-    """They show their state with their next event only; `tick` makes sure that there is one. After a break
-    some of them keep chunks twice, or end a stream without its last events: no event is lost even so.
-    """
+    """Some show their state with the next event only, repeat chunks or end early: none is lost."""
     async with (
         bridged(peer_agents("0.3.26"), upstream, "0.3") as (service, _, far),
         asyncio.timeout(PATIENCE),

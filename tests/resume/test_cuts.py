@@ -1,6 +1,4 @@
-"""Tasks of a hosted agent whose streams are cut after each event, over every binding and store: callers see
-the log.
-"""
+"""Streams of hosted agents, cut after each event, over every binding and store: callers see the log."""
 
 import asyncio
 from collections.abc import AsyncIterator

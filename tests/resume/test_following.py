@@ -1,6 +1,4 @@
-"""A peer that resumes its stream through a network that breaks: no event twice, none lost, and a limit of
-attempts.
-"""
+"""A peer that resumes through a breaking network: no event twice, none lost, limited attempts."""
 
 import asyncio
 import json

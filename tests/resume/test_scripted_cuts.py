@@ -1,6 +1,4 @@
-"""A stream that is cut after each of its events and resumed after the last seen one: every event once, in
-order.
-"""
+"""A stream that is cut after each event and resumed after the last: every event once, in order."""
 
 from contextlib import aclosing
 from typing import Any

@@ -1,6 +1,4 @@
-"""A hosted agent over a store: who opens and closes which resource, in which order, and the takeover of
-tasks.
-"""
+"""A hosted agent over a store: who opens and closes what, in which order, and the takeover of tasks."""
 
 import asyncio
 import json

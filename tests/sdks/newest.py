@@ -32,10 +32,7 @@ def line_of(version: Version) -> Version:
 
 
 def newer(pinned: Iterable[Version], offered: Iterable[Version]) -> list[Version]:
-    """The newest version of each line that is newer than the pin of its line, or than all pins.
-
-    Raises LookupError if the pins are newer than all that is offered.
-    """
+    """What is newer on each line, or than all pins. Raises LookupError if nothing offered is as new."""
     pins, versions = sorted(pinned), sorted(offered)
     if versions and versions[-1] < pins[-1]:
         raise LookupError("the registry does not list the pinned version")

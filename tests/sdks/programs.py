@@ -1,6 +1,4 @@
-"""Agents and clients of the SDKs of other languages: their build commands, versions and bindings. Data; runs
-nothing.
-"""
+"""Agents and clients of the SDKs of other languages: their builds, versions and bindings, as data."""
 
 import shutil
 from dataclasses import dataclass

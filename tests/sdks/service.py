@@ -1,7 +1,4 @@
-"""An SDK's client in another language as a Service of ours, over the line protocol (lines.md).
-
-Requests and answers are ProtoJSON of 1.0; the SDK converts them into its own types and back.
-"""
+"""An SDK's client in another language as a Service of ours, over the line protocol (lines.md)."""
 
 import json
 from contextlib import aclosing

@@ -68,9 +68,7 @@ _ROLES = {"agent": "agent", "client": "client", "alone": "both, with each other"
 
 
 def _shown(cells: Cells, of: Callable[[str, Side, Side], bool]) -> str:
-    """The number of cells equal to the agent's own answers; `*` if that takes known faults; `-` if none was
-    tried.
-    """
+    """The cells equal to the agent's own answers; `*`: thanks to known faults; `-`: none was tried."""
     tried = [result for cell, result in cells.items() if of(*cell)]
     if not tried:
         return "-"

@@ -90,9 +90,7 @@ def _places(tree: Json, plan: MessagePlan | None) -> Iterator[tuple[Any, frozens
 
 
 def _each_change(card: JsonObject) -> Iterator[None]:
-    """Every member and item removed, replaced by each value, and each value added: one change at a time, made
-    in the card itself and taken back.
-    """
+    """Each member and item removed, replaced, and added, in the card itself, and taken back."""
     for place, names in [*_places(card, plan_of(hub.AgentCard))]:
         before = copy.copy(place)
         keys = [*place, *(names - set(place))] if type(place) is dict else range(len(place))

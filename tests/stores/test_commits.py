@@ -234,10 +234,7 @@ async def test_a_commit_in_doubt_is_looked_up_and_not_repeated(
 
 
 def _in_doubt(store: Any, monkeypatch: pytest.MonkeyPatch, end: Callable[[Any], None]) -> None:
-    """The next commit ends with a lost connection; its effect is that of `end`, which gets the transaction.
-
-    Not a commit that the store makes by itself.
-    """
+    """The next commit of a caller ends with a lost connection; `end` gets the transaction."""
     committer = store.records.committer
     true = committer.prepare
 

@@ -45,9 +45,7 @@ async def _filled(url: str, *, both: bool = False) -> None:
 
 
 def _alter(url: str, table: Table, column: str, *, known: bool = True) -> None:
-    """Changes one bit in the last row of the bad task. known: whether there is a checksum; without one,
-    truncates the row.
-    """
+    """Changes a bit in the last row of the bad task; truncates it if there is no checksum (`known`)."""
     database = Database(parse(url))
     with database.connect(writes=True) as connection, connection.begin():
         mine = table.c.task == "bad"

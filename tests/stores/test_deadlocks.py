@@ -182,9 +182,7 @@ async def test_streams_end_over_every_binding(sqlite_url: str, version: str) -> 
 
 @contextmanager
 def numbers(store: Any, none_left: str, *before: str) -> Iterator[Connection]:
-    """A connection of its own, after a function that every write calls for its number: it fails while a
-    condition holds, with the error code of a value that is too long. before: statements that it needs.
-    """
+    """A connection after a function that writes call for numbers: it fails while a condition holds."""
     engine = create_engine(store._database.url, isolation_level="AUTOCOMMIT")
     with engine.connect() as other:
         for statement in before:

@@ -1,6 +1,4 @@
-"""Rare states of an outbox in a database: orphaned notifications, claims whose result is lost, a replica that
-was wrongly declared dead, too many dead letters.
-"""
+"""Rare states of an outbox in a database: orphans, unknown claims, a live replica taken for dead."""
 
 import asyncio
 import sqlite3

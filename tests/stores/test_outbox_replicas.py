@@ -1,6 +1,4 @@
-"""Two replicas on one PostgreSQL deliver together: everything, once, in order, and for each other when one
-dies.
-"""
+"""Two replicas on one PostgreSQL deliver everything, once, in order, and for each other."""
 
 import asyncio
 from collections import Counter

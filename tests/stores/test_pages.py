@@ -109,9 +109,7 @@ async def test_tasks_that_end_in_the_group_that_made_them_cost_few_counters() ->
 
 
 async def test_the_cost_of_a_page_does_not_depend_on_the_total(url: str) -> None:
-    """Every statement of a page is answered from an index, and reads no more rows than the page has, but for
-    the counting of a context, and of the first time bucket.
-    """
+    """Statements use an index and read no more rows than the page, counting apart."""
     statements: list[tuple[str, Any]] = []
     async with open_sql_store(url, StoreOptions(ack_timeout=PATIENCE)) as store:
         many = 3000

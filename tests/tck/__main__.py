@@ -41,9 +41,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Suite:
-    """How the suite of a version is run. url: the option for the address of the agent. agent: in agent.py.
-    flags: of `serve`.
-    """
+    """A version's suite. url: the option for the address. agent: in agent.py. flags: of `serve`."""
 
     version: str
     url: str
@@ -143,9 +141,7 @@ def ready(*program: str) -> Iterator[str]:
 
 
 def run(suite: Suite, checkout: Path, python: str, url: str) -> dict[str, str]:
-    """The outcome of each test that was not skipped: "", or why it failed. A part that does not end is a failure.
-    Raises NotRunError.
-    """
+    """Why each test that was not skipped failed, or ""; an endless part has failed. Raises NotRunError."""
     found: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         for number, part in enumerate(suite.parts):

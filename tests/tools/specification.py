@@ -1,8 +1,4 @@
-"""The requirements of the official specification of an A2A command line, as data. No tests.
-
-Source: a2aproject/a2a-cli, specification/SPEC.md and COMPLIANCE.md. The compliance report and its page are made
-from these tables. Variants and error codes are in `a2a_bridge/cli/specification.py`.
-"""
+"""The requirements of the official A2A command line (a2aproject/a2a-cli, specification), as data."""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,4 @@
-"""The application that pyvoy runs in the process of Envoy: it forwards every request to the process of the
-tests.
-
-No test. It imports nothing of this project. Messages are pickled, after their length in four bytes.
-"""
+"""What pyvoy runs in Envoy: forwards requests to the tests' process, pickled after 4 bytes of length."""
 
 import asyncio
 import os

@@ -1,6 +1,4 @@
-"""A gRPC host under clients that misuse HTTP/2: streams reset at once, too many streams, too many
-connections.
-"""
+"""A gRPC host under clients that misuse HTTP/2: streams reset at once, too many streams."""
 
 import asyncio
 import ssl

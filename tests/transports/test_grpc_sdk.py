@@ -1,6 +1,4 @@
-"""The official SDK's gRPC classes against ours, in both directions; tests/interop has the behaviour of its
-agents.
-"""
+"""The official SDK's gRPC classes against ours, in both directions."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

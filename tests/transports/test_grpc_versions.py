@@ -338,9 +338,7 @@ async def test_errors_of_streams_in_every_version(probe: Probe, dialect: Dialect
 
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_the_status_depends_on_a_declared_0_3(probe: Probe, streaming: bool) -> None:
-    """Clients of 0.3 expect UNIMPLEMENTED for an unsupported operation; SDKs of 1.0 declare 0.3 and read as
-    in 1.0.
-    """
+    """SDKs of 1.0 declare 0.3, and read as in 1.0."""
     error = A2AError(Reason.UNSUPPORTED_OPERATION)
     probe.on_unary, probe.on_stream = answering(error), yielding(error)
     row = V0_3.forms[GRPC].row(ops.SEND_MESSAGE)

@@ -429,9 +429,7 @@ async def test_error_events_with_and_without_their_type(event: str) -> None:
 
 
 async def test_a_bare_error_of_jsonrpc_in_a_stream() -> None:
-    """As agents in Rust send it (a2a-server-lf 0.5.3, src/sse.rs): neither an `error` around it nor a type of
-    event.
-    """
+    """As agents in Rust send it (a2a-server-lf 0.5.3, src/sse.rs)."""
     body = (
         '{"code":-32004,"message":"some words","data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo",'
     )

@@ -215,9 +215,7 @@ async def answers(host: HttpHost, pieces: list[bytes]) -> bytes:
 
 
 def agree(pieces: bytes, whole: bytes) -> bool:
-    """Whether these answers are the same, or the first ones say that a request was rejected before its body
-    had come, and that this closes the connection.
-    """
+    """Whether answers are the same, or the first ones reject before a body, which closes the connection."""
     if pieces == whole:
         return True
     said, expected = (re.sub(rb"Connection: [^\r]*\r\n", b"", text) for text in (pieces, whole))

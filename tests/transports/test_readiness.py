@@ -1,6 +1,4 @@
-"""The readiness of a host, as its service reports it: the probes of HTTP, the health service of gRPC, and
-retry times.
-"""
+"""The readiness of a host, as its service reports it: probes, the health service, retry times."""
 
 import asyncio
 import json

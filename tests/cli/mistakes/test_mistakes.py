@@ -1,7 +1,4 @@
-"""The table of mistakes on the command line: each exits with its code, and its text names the fix.
-
-The commands run in this process, because a process for each would take minutes.
-"""
+"""The table of mistakes on the command line: each exits with its code, and its text names the fix."""
 
 import shlex
 import sys

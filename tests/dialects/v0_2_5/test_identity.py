@@ -147,9 +147,7 @@ def test_media_types_are_listed_even_if_none_were_requested() -> None:
 
 
 def says_no_modes(tree: Any) -> bool:
-    """Whether there is an empty list of media types: 0.2.5 requires the list, so an empty one has no meaning
-    there.
-    """
+    """Whether there is an empty list of media types, which 0.2.5 cannot tell from none."""
     configuration = tree.get("configuration") or {}
     return "acceptedOutputModes" in configuration and not configuration["acceptedOutputModes"]
 

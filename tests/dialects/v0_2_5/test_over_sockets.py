@@ -1,6 +1,4 @@
-"""0.2.5 over HTTP, as a caller of that time meets it: the card's two addresses, methods, and the end of a
-stream.
-"""
+"""0.2.5 over HTTP, as a caller meets it: the card's two addresses, methods, the end of a stream."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,8 +1,4 @@
-"""Runs in an environment with a2a-sdk 0.3: reads lines of JSON, hands protobuf to that SDK, writes lines of
-JSON.
-
-It is a program for test_proto_and_the_sdk, and imports nothing of ours.
-"""
+"""Reads lines of JSON in an environment with a2a-sdk 0.3, hands it protobuf, writes lines of JSON."""
 
 import json
 import sys

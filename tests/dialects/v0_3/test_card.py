@@ -45,9 +45,7 @@ def read(tree: Any) -> Any:
 
 
 def round_trip(tree: Any, version: str = "0.3.0") -> hub.AgentCard:
-    """Decodes the tree, asserts that it comes back, after a binary and after a ProtoJSON hop; returns the
-    card.
-    """
+    """Decodes the tree, asserts that it comes back after binary and ProtoJSON hops; returns the card."""
     given = read(tree)
     decoded = decode_card(given, version)
     hops = [

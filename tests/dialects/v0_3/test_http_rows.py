@@ -411,9 +411,7 @@ def exact(tree: Any) -> Any:
 
 @st.composite
 def respelled(draw: st.DrawFn, tree: Any) -> Any:
-    """A tree of ProtoJSON with the oddities of real peers: explicit defaults, null, unknown members, odd
-    numbers.
-    """
+    """A tree with the oddities of real peers: explicit defaults, null, unknown members, odd numbers."""
     if type(tree) is list:
         return [draw(respelled(item)) for item in tree]
     if type(tree) is not dict:

@@ -1,8 +1,4 @@
-"""The mismatches of 0.x and 1.0, one by one and both ways, over JSON-RPC: L12 to L27.
-
-Each test has the name of its mismatch. Those about cards, resource names and bindings have more tests of
-their own.
-"""
+"""The mismatches of 0.x and 1.0, one by one and both ways, over JSON-RPC: L12 to L27."""
 
 # ruff: noqa: N802  the mismatches have these names
 

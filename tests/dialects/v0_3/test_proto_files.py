@@ -273,9 +273,7 @@ def without_empty_part_metadata(message: Any) -> Any:
 
 
 def without_default(message: Any) -> Any:
-    """The message, changed in place, without content that means the same as none: the table of
-    docs/explanation/versions.md.
-    """
+    """The message, in place, without content that means none (docs/explanation/versions.md)."""
     for one in below(without_empty_part_metadata(message)):
         name = one.DESCRIPTOR.full_name
         if name == "a2a.v1.SendMessageRequest":

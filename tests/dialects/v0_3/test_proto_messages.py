@@ -1,7 +1,4 @@
-"""The meaning of messages of a2a.v1 in the hub, and the other way round. Other tests check for losses.
-
-Tests named `…_payload_N` are about content that implementations in the field are known to lose.
-"""
+"""Messages of a2a.v1 in the hub and back; `…_payload_N` is content that others are known to lose."""
 
 from base64 import b64encode
 from typing import Any

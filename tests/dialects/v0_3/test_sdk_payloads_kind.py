@@ -1,8 +1,4 @@
-"""Payloads that a2a-sdk's own way between 0.3 and 1.0 is known to lose or to reject, over JSON-RPC.
-
-Each is a case that was seen to fail there; the numbers count them through. Others are tested with their
-modules.
-"""
+"""Payloads that a2a-sdk loses or rejects between 0.3 and 1.0, numbered through, over JSON-RPC."""
 
 from typing import Any
 

@@ -1,8 +1,4 @@
-"""The faults of the SDKs of other languages, as data: each with the place in the SDK's source that shows it.
-
-As in tests/peers/faults.py, a fault removes something from a comparison, and shows when the SDK talks to
-itself or to an agent of ours without a gateway between. One module for each SDK.
-"""
+"""The faults of the SDKs of other languages, with the place in the source; see tests/peers/faults.py."""
 
 from tests.peers.faults import Fault
 from tests.sdks.faults import go03, go2, java, js, rust

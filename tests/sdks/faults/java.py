@@ -1,6 +1,4 @@
-"""Faults of a2a-java 0.3.3. Classes are those of its packages under io.a2a; the lines are those of
-0.3.3.Final.
-"""
+"""Faults of a2a-java 0.3.3. Classes are those under io.a2a; lines are those of 0.3.3.Final."""
 
 from tests.peers.faults import (
     AGENT,

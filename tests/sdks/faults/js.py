@@ -1,6 +1,4 @@
-"""Faults of @a2a-js/sdk 1.3.0, of its own 0.3, and of 0.3.14. Paths and lines are those of
-the published packages, under dist; in 0.3.14 the server of HTTP+JSON is server/express/index.js.
-"""
+"""Faults of @a2a-js/sdk 1.3.0, of its 0.3, and of 0.3.14: paths and lines under dist of the packages."""
 
 from typing import Any
 

@@ -1,6 +1,4 @@
-"""Faults of the Rust SDK: crates a2a-client-lf 0.2.9, a2a-server-lf 0.5.3, a2a-grpc 0.3.11. Paths are those
-of the crates.
-"""
+"""Faults of the Rust SDK: crates a2a-client-lf 0.2.9, a2a-server-lf 0.5.3, a2a-grpc 0.3.11."""
 
 from tests.peers.faults import CLIENT, EVERY, Fault, rejected, without_empty_containers
 from tests.peers.processes import HTTP_JSON

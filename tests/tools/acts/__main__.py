@@ -31,9 +31,7 @@ _FLAGS = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 
 
 class Served(NamedTuple):
-    """An agent as it is served. keys: whether it asks for API keys. only: how the ids of its tests begin; empty: it
-    is for all.
-    """
+    """An agent as served. keys: whether it asks for them. only: the beginning of its tests' ids."""
 
     command: tuple[str, ...]
     keys: bool = False
@@ -71,9 +69,7 @@ class Result(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """Why a test is expected to fail or to be skipped. result: fail or skip. transport: empty for all that the
-    test is for. fault: one of FAULTS for a failure, empty for a skip.
-    """
+    """result: expected, fail or skip. transport: empty for all. fault: one of FAULTS, if it fails."""
 
     agent: str
     id: str
@@ -139,9 +135,7 @@ def results(agent: str, report: Mapping[str, Any]) -> list[Result]:
 
 
 def expected(text: str) -> list[Reason]:
-    """The reasons in expected.toml: `[AGENT.FAULT]` or `[AGENT.skip]`, with `ID` or `"ID TRANSPORT"` = why.
-    AGENT `all` stands for those that are for all tests. Raises ValueError for a reason that is none.
-    """
+    """The reasons in expected.toml: `[AGENT.FAULT]`, `[all.skip]`, `"ID TRANSPORT"`. Raises ValueError."""
     found = []
     for agent, tables in tomllib.loads(text).items():
         for kind, reasons in tables.items():

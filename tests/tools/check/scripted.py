@@ -1,7 +1,4 @@
-"""An agent with one fault: a small server that is right in everything but what a test says. No tests.
-
-It speaks JSON-RPC and HTTP+JSON of 1.0, and JSON-RPC of 0.3, as far as `check` asks.
-"""
+"""An agent with one fault: right in everything that `check` asks but what a test says. No tests."""
 
 import asyncio
 import json

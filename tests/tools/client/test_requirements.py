@@ -1,7 +1,4 @@
-"""The requirements of the specification of an A2A command line, against live agents over each binding.
-
-`make cli` writes docs/reference/cli-compliance.yaml from what these tests show.
-"""
+"""The requirements of an A2A command line, against live agents over each binding (`make cli`)."""
 
 import asyncio
 import json

@@ -1,7 +1,4 @@
-"""The requirements about options, errors, credentials, transports, versions and configuration.
-
-`make cli` writes docs/reference/cli-compliance.yaml from what these tests show.
-"""
+"""The requirements about options, errors, credentials, transports, versions, configuration (`make cli`)."""
 
 import json
 import os
