@@ -1,9 +1,4 @@
-"""Agents for tests: one that echoes, one that waits, and one that follows a script in the message. No test
-doubles.
-
-They are real agents on the real engine. Their answers depend on the message alone; only ids and times that
-the engine generates differ from call to call.
-"""
+"""Agents for tests, on the real engine: one that echoes, one that waits, one that follows a script."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

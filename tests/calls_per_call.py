@@ -1,8 +1,7 @@
-"""Counts the Python frames of a server, and its asyncio tasks, per call and per event.
+"""Counts Python frames of a server's loop thread, and asyncio tasks, per call and per event.
 
-`python -m tests.calls_per_call` prints them; `make bench` does so too. `--functions ROW` lists the frames of
-a row by function. The frames are those of the whole thread of the event loop: HTTP library, loop, our code. A
-resumption of a coroutine is a frame, too. The client is a raw socket in another thread, which does not count.
+`python -m tests.calls_per_call [--functions ROW]` prints them, for a row by function. A resumption of a
+coroutine is a frame, too. The client is a raw socket in another thread, which does not count.
 """
 
 import argparse

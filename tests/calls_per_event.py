@@ -1,8 +1,7 @@
 """Counts Python calls and resumptions of generators per event of a stream, in our code only.
 
-`python -m tests.calls_per_event` prints them; `make bench` does so too. The peers are raw sockets and raw
-gRPC, so that only the server under test counts. Each event is sent when the one before has arrived, so that
-the numbers are exact.
+`python -m tests.calls_per_event` prints them. The peers are raw sockets and raw gRPC; each event is sent when
+the one before has arrived, so that the numbers are exact.
 """
 
 import asyncio

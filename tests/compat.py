@@ -1,8 +1,6 @@
-"""Runs the unit suite in separate environments, one per generation of protobuf; `make check` does not run it.
+"""Runs the unit suite in an environment per generation of protobuf; `make check` does not run it.
 
-The first environment has the lower bound of every dependency in pyproject.toml, so the bounds are tested; in
-the others the resolver chooses versions for that protobuf. Test tools have the versions of requirements.lock.
-Tests that need a2a-sdk, and with it the protobuf of a2a-sdk, are marked `sdk` and left out.
+The first has the lower bound of every dependency. Tests marked `sdk` are left out.
 """
 
 import re

@@ -1,10 +1,8 @@
-"""Runs the fast part of the tests on every other supported Python of this machine; CI does after `make
-check`.
+"""Runs the fast part of the tests on every other supported Python of this machine.
 
 An interpreter counts when it is `python3.N` on the PATH or one of pyenv's versions, starts, and is 3.11 or
-newer. Each gets an environment of its own from requirements.lock. The version of `.venv`, on which all tests
-run, is left out. On a machine without another interpreter there is nothing to run; a message says so, and the
-exit code is 0.
+newer. Each gets an environment from requirements.lock. Without one, a message says so, and the exit code is
+0.
 """
 
 import os

@@ -1,7 +1,4 @@
-"""Hypothesis strategies for agent cards of 0.3 and 0.2.5, as JSON trees: valid by the schema, and unusual.
-
-Needs `hypothesis`, which the product itself does not depend on.
-"""
+"""Hypothesis strategies for cards of 0.3 and 0.2.5, as JSON trees: valid by the schema, and unusual."""
 
 from functools import cache, partial
 

@@ -1,9 +1,7 @@
-"""A PostgreSQL for tests, which comes from PyPI: one server per test run, a new and empty database per test.
+"""A PostgreSQL from PyPI: one server per test run, an empty database per test.
 
-Rules:
-1. The workers of a run share a server; the last one stops it and removes all of it.
-2. Commits are not forced to the disk: no test cuts the power. Servers that tests stop are their own.
-3. The next run removes the servers of a killed run.
+The last worker stops it and removes all of it; the next run removes that of a killed run. Commits are not
+forced to the disk: no test cuts the power. Servers that tests stop are their own.
 """
 
 import os

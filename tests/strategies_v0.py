@@ -1,9 +1,4 @@
-"""Hypothesis strategies for the JSON of A2A 0.2.5 and 0.3: everything that their schemas allow, and the
-deviations of peers in the field. They make trees, as `codec.loads_exact` returns them, and send nothing.
-
-Needs `hypothesis`, which the product itself does not depend on. The 0.3 dialect understands all of it, and
-its meaning is the same after a round trip through the hub.
-"""
+"""Hypothesis strategies for trees of A2A 0.2.5 and 0.3: all of their schemas, and deviations in the field."""
 
 import base64
 from collections.abc import Callable, Mapping, Sequence

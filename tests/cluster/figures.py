@@ -1,9 +1,8 @@
-"""The figures of docs/explanation/replicas.md, measured: `make cluster ARGS="--figures"`.
+"""The figures of docs/explanation/replicas.md: `make cluster ARGS="--figures"`.
 
-Rules:
-1. A figure is a ratio of two measurements in one run, or a count, so that it means the same on every machine.
-2. The disk of 20 ms is `commit_delay`: each flush of the log waits so long, and commits that come meanwhile
-   share the next one, as on a slow disk.
+A figure is a ratio of two measurements in one run, or a count, so that it means the same on every machine.
+The disk of 20 ms is `commit_delay`: each flush of the log waits so long, and commits that come meanwhile
+share the next one.
 """
 
 import asyncio

@@ -1,11 +1,8 @@
-"""A simulated replica with the real engine and the real store engine: only the driver of the database, the bus
-and the clock are simulated, and the agent.
+"""A simulated replica with the real engine and store engine; driver, bus, clock and agent are simulated.
 
-Rules:
-1. A group of changes is one statement, or a transaction of two: it is executed whole or not at all, and a
-   repeated group counts what an earlier attempt has stored.
-2. The agent works in steps, resumes the tasks of a dead process, and asks its user now and then. Some messages
-   it answers directly.
+A group of changes is one statement, or a transaction of two: it is executed whole or not at all, and a
+repeated group counts what an earlier attempt has stored. The agent works in steps, resumes orphans, and asks
+its user now and then.
 """
 
 import asyncio

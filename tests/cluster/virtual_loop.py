@@ -1,9 +1,7 @@
 """An event loop with a clock of its own, and processes in it that can be stopped and killed.
 
-Rules:
-1. Time passes only when nothing can run: then it is at once the time of the next timer.
-2. Whatever a process has scheduled has its owner in its context. Callbacks of a stopped process are kept until
-   it goes on; those of a killed one until the schedule is over and everything is cancelled.
+Time passes only when nothing can run. Whatever a process has scheduled has its owner in its context;
+callbacks of a stopped process are kept until it goes on, those of a killed one until the schedule is over.
 """
 
 import asyncio

@@ -1,10 +1,7 @@
-"""The generated pages, and the generated parts of pages: `python -m tests.docs.generate`.
+"""The generated pages, and the generated parts of pages: `python -m tests.docs.generate` (`make generate`).
 
-Rules:
-1. A generated page has a comment below its title; a generated part stands between two comments. Neither is
-   changed by hand, and neither counts as words that somebody has written.
-2. `make generate` writes all of them; `--check`, and a test, compare. A page of the folder of the commands
-   that no command has is removed.
+A generated page has a comment below its title; a generated part stands between two comments. `--check`, and a
+test, compare them. A page of the commands' folder that no command has is removed.
 """
 
 import json

@@ -1,10 +1,7 @@
-"""Builds the site: `python -m tests.docs.site`, which is `make docs`.
+"""Builds the site: `python -m tests.docs.site` (`make docs`). A warning of the builder ends the build.
 
-Rules:
-1. A warning of the builder ends the build: a link or an anchor that leads nowhere, a page that is missing.
-2. No page loads anything from another host, and every local address in the pages is a file of the site.
-3. `llms.txt` lists the pages with their first sentence, `llms-full.txt` has their text. Each page is there as
-   Markdown, too, beside its HTML.
+No page loads anything from another host. `llms.txt` lists the pages with their first sentence,
+`llms-full.txt` has their text; each page is there as Markdown, too.
 """
 
 import re

@@ -1,7 +1,6 @@
 """Every Python block of docs/ is a program, and runs as a file as a reader would save it.
 
-A block with the note `needs EXTRA` is run by `make frameworks`, with that extra of the adapters.
-A block whose first line is `# name.py` is saved under that name, and later blocks of the page may import it.
+`needs EXTRA`: run by `make frameworks`. `# name.py`: its name; later blocks of the page may import it.
 """
 
 import asyncio

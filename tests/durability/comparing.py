@@ -1,9 +1,4 @@
-"""Compares the promises to callers with the present answers of a server, and with the rows of its database.
-
-Rules:
-1. A task is read in three ways: GetTask, a subscription from the first event on, and its rows.
-2. It only reads, and changes only the ledger: of a compared task, the ledger keeps only the end.
-"""
+"""Compares what callers were promised with GetTask, a subscription from the first event, and the rows."""
 
 import asyncio
 import random

@@ -1,8 +1,4 @@
-"""Kills a server again and again, and reports losses: `make crash`. The exit code is 1 after a loss.
-
-.venv/bin/python -m tests.durability.crash [--rounds N] [--seed N] [--store sqlite|postgresql|memory]
-    [--plain]
-"""
+"""Kills a server again and again, and reports losses: `make crash`. The exit code is 1 after a loss."""
 
 import argparse
 import asyncio

@@ -1,7 +1,4 @@
-"""The resources of a process at this moment: tasks, timers, sockets, files, threads.
-
-It runs inside of that process.
-"""
+"""The resources of the process that runs this: tasks, timers, sockets, files, threads."""
 
 import asyncio
 import gc

@@ -1,7 +1,4 @@
-"""Clients that break off or read nothing, over raw sockets: what each of them has done to a server before. No tests.
-
-Each function is one client, or some; none of them may cost a server more than its connection.
-"""
+"""Clients over raw sockets that break off or read nothing: each may cost a server only its connection."""
 
 import asyncio
 import json

@@ -1,9 +1,7 @@
-"""The promises to callers (acknowledged tasks, seen events, seen ends), and their comparison with a log.
+"""The promises to callers (acknowledged tasks, seen events and ends), compared with a log, event by event.
 
-Rules:
-1. Only data that reached a caller counts. An answer that broke off promises nothing.
-2. A log is compared event by event, by number. A snapshot must be the sum of some beginning of the log.
-3. Nothing is repaired or excused here: every difference is a line of text.
+Only data that reached a caller counts. A snapshot is the sum of a beginning of the log. Differences are lines
+of text.
 """
 
 from __future__ import annotations

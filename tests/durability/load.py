@@ -1,9 +1,6 @@
-"""Callers that use all operations at once, at random, and note the promises to them.
+"""Callers that use all operations at once, at random by a seed, and note the promises to them.
 
-Rules:
-1. All chance comes from one seed. The overlap of calls depends on the machine, so a seed repeats the kind of
-   a round and not every step of it.
-2. A connection may break only after the server was hurt on purpose; `hurt` is the time of that.
+The overlap of calls depends on the machine. A connection may break only after `hurt`.
 """
 
 import asyncio

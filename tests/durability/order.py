@@ -1,11 +1,7 @@
-"""Checks the promises in a trace (see tracer.py): was the data on the disk before it was sent, and does it
-survive a power cut at that moment?
+"""Checks in a trace (see tracer.py) that data was on the disk before it was sent, and survives a power cut.
 
-Rules:
-1. A promise is a mark that leaves by a socket. It is kept if the mark was written to the database or its log
-   before, and that file was synced between the two.
-2. The power can fail at any moment. Synced data survives; of data that was written since, any part may
-   survive.
+A promise is a mark that leaves by a socket. It is kept if it was written to the database or its log before,
+and that file was synced between. Of data that was written since the last sync, any part may survive.
 """
 
 import json
@@ -86,7 +82,7 @@ class _File:
 def cuts(
     trace: Sequence[dict[str, Any]], database: Path, chance: random.Random, most: int
 ) -> Iterator[tuple[int, dict[str, bytes]]]:
-    """Places of at most so many new promises, and the disk (content by end of name) if the power fails there."""
+    """Places of some new promises, and the disk (content by end of name) if the power fails there."""
     files = {f"{database}{end}": _File() for end in _KEPT}
     places = sorted({promise.place for promise in promises(trace, database)})
     promised = {*chance.sample(places, min(most, len(places))), *places[-1:]}

@@ -1,10 +1,7 @@
 """System calls of a process and its threads as they happen, by ptrace and a seccomp filter.
 
-Rules:
-1. The process is started by its tracer, because systems with Yama allow only that.
-2. Only the requested calls stop the process; everything else runs at full speed.
-3. A call is reported when it enters or when it has returned, and the thread continues only after the report:
-   so effects of one thread on another are reported in that order.
+The tracer starts the process: systems with Yama allow only that. Only the requested calls stop it. A thread
+goes on after the report of its call, so effects of one thread on another are reported in order.
 """
 
 from __future__ import annotations

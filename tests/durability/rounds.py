@@ -1,12 +1,7 @@
-"""Rounds of kill -9: a server is loaded, killed at a random moment and started again, and everything is
-compared.
+"""Rounds of kill -9: a server is loaded, killed at random, also while it recovers, and compared.
 
-Rules:
-1. A round is killed some time after its load began, after a number of events, or while it recovers from the
-   kill before.
-2. The promises of a round are compared after it with the answers of the next process, and with the rows of
-   the database. Ended tasks are compared again: some after each round, all at the end.
-3. The process of the next round is the one that was compared, so that a store lives through all of them.
+The promises of a round are compared with the next process and with the rows; ended tasks again at the end.
+The process that was compared is that of the next round, so that a store lives through all of them.
 """
 
 import asyncio

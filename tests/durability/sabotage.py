@@ -1,10 +1,7 @@
-"""Faults of the database's connections, made inside of the serving process on request.
+"""Faults of the database's connections inside of the serving process, between the bridge and sqlite3.
 
-It stands between the bridge and sqlite3, so the bridge does not depend on it.
-
-TRIALS_SYNCHRONOUS: the value for `PRAGMA synchronous`, in place of the one that the bridge sets.
-TRIALS_SABOTAGE: a file with the names of the present faults. `full`: the database may not grow by a page;
-`readonly`: nothing may be written.
+TRIALS_SYNCHRONOUS: `PRAGMA synchronous`. TRIALS_SABOTAGE: a file with the names of the present faults:
+`full`: the database may not grow by a page; `readonly`: nothing may be written.
 """
 
 import os

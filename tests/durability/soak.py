@@ -1,9 +1,4 @@
-"""Loads a server for minutes with callers of every kind, and reports the resources that are left: `make
-soak`. The exit code is 1 if there are any.
-
-    .venv/bin/python -m tests.durability.soak [--streams N] [--tasks N] [--churn N] [--waves N] [--store
-        sqlite|memory]
-"""
+"""Loads a server for minutes, and reports the resources that are left: `make soak` (exit code 1 if any)."""
 
 import argparse
 import asyncio

@@ -1,8 +1,4 @@
-"""A server that is killed at random moments loses nothing that a caller has seen. The long form is `make
-crash`.
-
-test_ledger shows that a loss would be noticed.
-"""
+"""A server that is killed at random moments loses nothing that a caller has seen (long: `make crash`)."""
 
 import os
 import random

@@ -1,13 +1,10 @@
-"""Runs a program and records the data that it receives, writes, syncs and sends, in order: one JSON document
-a line.
+"""Runs a program and records data that it receives, writes, syncs and sends: one JSON document a line.
 
     python -m tests.durability.tracer [--content] OUT -- COMMAND…
-
     {"what": "received"|"sent"|"written"|"synced"|"cut", "where": PATH or "socket", "marks": […], …}
 
-marks: the words in the data that name a message of a test, or a piece of its answer. For writes to a file,
-there is also `at` and, with --content, `content` in hex. A failed call is not recorded. Exit code 77: tracing
-is forbidden.
+marks: words that name a message or a piece of its answer. Writes to a file have `at` and, with --content,
+`content` in hex. A failed call is not recorded. Exit code 77: tracing is forbidden.
 """
 
 import argparse

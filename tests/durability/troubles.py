@@ -1,7 +1,4 @@
-"""Faults of the database of a running server, made from outside if possible. No tests.
-
-Each is a context manager: the fault lasts while it is open.
-"""
+"""Faults of the database of a running server, as context managers, from outside if possible. No tests."""
 
 import asyncio
 import os

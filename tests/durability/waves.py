@@ -1,10 +1,7 @@
-"""Waves of callers that stay, come and go, are slow and leave in the middle; and the resources of a server
-after them.
+"""Waves of callers that stay, come and go, are slow and leave; and a server's resources after them.
 
-Rules:
-1. A wave is over when every caller has ended: nothing of it is left on this side.
-2. The server itself reports its resources, over a connection that is made for the request (see held.py).
-3. The first wave warms up. After it the resources must not grow, however many waves follow.
+A wave is over when every caller has ended. The server reports its resources over a new connection (see
+held.py). After the first wave, which warms up, they must not grow.
 """
 
 from __future__ import annotations

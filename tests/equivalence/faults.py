@@ -1,7 +1,4 @@
-"""Bad requests as data: one meaning, in the form of each binding that can express it, and the common error.
-
-A fault that a binding cannot express has None there; EXCLUDED has the reason.
-"""
+"""Bad requests in the form of each binding that can express it (EXCLUDED: why not), and the error."""
 
 from dataclasses import dataclass, replace
 from typing import Any

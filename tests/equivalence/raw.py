@@ -1,6 +1,5 @@
-"""Invalid requests: raw HTTP bodies and raw gRPC messages. It knows no agent.
+"""Invalid requests: raw HTTP bodies and raw gRPC messages, whose answers the dialect's decoders read.
 
-The dialect's own decoders read the answers, so that one fault gives one comparable outcome on every binding.
 Answers are checked for forbidden content: a 5xx status, UNKNOWN, or internals of the program.
 """
 

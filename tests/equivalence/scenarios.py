@@ -1,7 +1,7 @@
-"""Conversations that must be equal over every binding, gateway and client. It starts nothing.
+"""Conversations, functions of a Talk, that must be equal over every binding, gateway and client.
 
-Each is a function of a Talk. Their agent plays scripts (tests/interop/script.py). Every scenario creates the
-tasks it needs and uses gates of its own name, so that scenarios can share an agent.
+Their agent plays scripts (tests/interop/script.py); tasks and names of gates are their own, so that it can be
+shared.
 """
 
 import asyncio

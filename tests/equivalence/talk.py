@@ -1,8 +1,6 @@
-"""Transcripts of conversations with an agent, in a form that can be compared. The conversations are
-elsewhere.
+"""Transcripts whose ids, tokens and times are replaced by the order in which they first appear.
 
-Ids, tokens and times differ from run to run. They are replaced by the order in which they first appear, so
-that relations between them still show. IGNORED names the members that are not compared, with the reason.
+So relations between them still show. IGNORED names the members that are not compared, with the reason.
 """
 
 import asyncio

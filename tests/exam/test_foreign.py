@@ -1,8 +1,6 @@
-"""Two tenants, every operation in every version and binding, hosted and behind gateways: a name of another
-tenant and one that nobody has give the same bytes, for the same work.
+"""A name of another tenant and one that nobody has give the same bytes, everywhere, for the same work.
 
-Time: the work (reads of the store, requests to the agent) of both answers is compared call by call, which tells
-exactly what a clock tells roughly. `test_timing.py` has the clock.
+The work (reads of the store, requests to the agent) is compared call by call; test_timing.py has the clock.
 """
 
 from collections.abc import AsyncIterator, Callable

@@ -1,8 +1,7 @@
 """The time of a rejection does not tell another tenant's task from an absent one.
 
-The two are asked in turns, in a random order, and their times are compared as distributions: the share of pairs in
-which the foreign one took longer is a half where they are the same (Mann and Whitney). It knows no unit of time, so
-that a slow or busy machine changes nothing. For 60 pairs its standard deviation is 0.053; a quarter is nearly five.
+The share of pairs in which the foreign one took longer is a half where they are the same (Mann and Whitney),
+on slow machines, too. For 60 pairs its standard deviation is 0.053; a quarter is nearly five.
 """
 
 import random

@@ -1,11 +1,7 @@
-"""Runs real agents of frameworks: `make frameworks`, ARGS: names.
+"""Runs real agents of frameworks: `make frameworks`, ARGS: names. Each has an environment of its own.
 
-Agents on servers of their own are run behind the gateway and recorded anew; `make test` replays the recordings
-(test_recorded.py). Adapters are run in the newest release of their framework (adapters.py), which writes the table of
-docs/how-to/serve-frameworks.md; `make test` has the same checks with stand-ins (tests/adapters). Fronts are called by
-the newest release of their official client (fronts.py), which writes the tables of their pages.
-
-Each framework and each client gets an environment of its own below .build/frameworks.
+Agents are run behind the gateway and recorded anew (test_recorded.py). Adapters and fronts are run with the
+newest release of their framework or client, which writes the tables of their pages.
 """
 
 import asyncio

@@ -1,8 +1,4 @@
-"""Runs the tests of a front with the newest release of its official client, in an environment of its own.
-
-The tests are those of tests/fronts, which `make test` runs with the locked release. The agents before them are of 1.0
-over gRPC and of 0.3 over JSON-RPC.
-"""
+"""Runs tests/fronts with the newest release of a front's official client, in an environment of its own."""
 
 import asyncio
 import tempfile

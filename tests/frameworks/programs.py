@@ -1,9 +1,4 @@
-"""The frameworks and clients that are run: packages, versions, programs. Data; runs nothing.
-
-FRAMEWORKS are agents on servers of their own, behind the gateway. ADAPTED are agents on our server, by adapters, and EXECUTORS by
-executors of the framework.
-FRONTS are official clients before our fronts.
-"""
+"""The frameworks and clients that are run: packages, versions, programs, as data."""
 
 from dataclasses import dataclass
 from pathlib import Path

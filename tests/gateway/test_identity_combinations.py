@@ -1,5 +1,4 @@
-"""Identity of meaning by the table in docs/explanation/versions.md through two gateways, for requests and for answers and
-events: any caller, any wire between the gateways, any agent.
+"""Identity of meaning (docs/explanation/versions.md) through two gateways, both ways.
 
 Nine wires in three places are 729 chains. 81 of them have every pair of wires in every two places.
 """

@@ -1,7 +1,4 @@
-"""Known losses of other implementations between versions: bodies, names, errors, notifications.
-
-The numbers continue those of tests/dialects/v0_3/test_sdk_payloads_kind.py, over real sockets.
-"""
+"""Known losses of others, over sockets, numbered as in tests/dialects/v0_3/test_sdk_payloads_kind.py."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,7 +1,4 @@
-"""A member whose name only looks like a known one does not reach an agent unread. Some agents take it for the
-known one: those with pydantic read `task_id`, those in Go read `TaskID`, and so would reach what the gateway
-has not checked.
-"""
+"""Names that look like known ones reach no agent: pydantic reads `task_id`, Go reads `TaskID`."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,6 +1,4 @@
-"""What neither 1.0 nor the gateway knows is handed on: JSON members between sides of JSON, and unknown fields
-between sides of gRPC. Other combinations lose it, and nothing else.
-"""
+"""Unknown content is handed on between sides of JSON, and between sides of gRPC, and lost elsewhere."""
 
 from collections.abc import Iterator
 from copy import deepcopy

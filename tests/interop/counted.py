@@ -1,9 +1,9 @@
-"""Counts the conversations that pass before an executor of the SDK: on the SDK's own server, and on ours.
+"""Counts the conversations that pass before an executor of the SDK: on its own server, and on ours.
 
     .venv/bin/python -m tests.interop.counted [--executor 1.x] [--reasons]
 
-Every conversation is held by the official clients over every binding, and judged by tests/interop/passes.py.
-The exit code is 1 if a conversation passes before the SDK's server and not before ours.
+The official clients hold them; passes.py judges. The exit code is 1 if one passes only before the SDK's
+server.
 """
 
 import argparse

@@ -1,7 +1,6 @@
-"""The deviations of the official SDK, as data with reasons. None of them is ours.
+"""The deviations of the official SDK, with reasons: members of errors or lines that are not compared.
 
-A deviation removes members of errors, or whole lines, from a comparison. One that is no longer needed fails
-the test that uses it.
+One that is no longer needed fails the test that uses it.
 """
 
 import selectors

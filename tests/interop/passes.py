@@ -1,8 +1,7 @@
-"""Whether a conversation with a scripted agent went as it must: by its lines, whatever server it was. No I/O.
+"""Whether a conversation with a scripted agent went as it must: by its lines, whatever server it was.
 
-The conversations are those of tests/equivalence/scenarios.py in 1.0, and of tests/peers/conversations.py in
-the terms of 0.3. A check says what the script and the protocol demand, and nothing about the words of errors
-or what a server may choose: an error after a task began may be told as an error, or as a failed task.
+A check knows what the script and the protocol demand, and nothing of words of errors or a server's choices:
+an error after a task began may be told as an error, or as a failed task.
 """
 
 import re

@@ -1,15 +1,10 @@
-"""The scripts of the agents in these tests: their messages contain the steps. Each SDK has its own agent.
-
-A message whose first text part starts with `script:` contains the answer, step by step. Any other message is
-echoed. The same generator feeds an agent of the official SDK and one of ours, so that both mean the same: its
-argument is the module of message classes for the events.
+"""The scripts of the agents in these tests: a message that starts with `script:` contains its answer.
 
     script: open; work busy; chunk one; chunk two; hold here; done
 
-Rules:
-1. Steps are separated by semicolons; the first word is the step, the rest its text.
-2. `hold NAME` waits until a later message contains `free NAME`: tests order events without a clock. Until
-   then `tick NAME` sends working statuses again and again, so that a subscriber gets one soon.
+Any other message is echoed. One generator feeds the official SDK's agent and ours, with their message
+classes. `hold NAME` waits until a later message contains `free NAME`: tests order events without a clock.
+Until then `tick NAME` sends working statuses again and again, so that a subscriber gets one soon.
 """
 
 import asyncio

@@ -3,11 +3,8 @@
     python tests/interop/sdk_agent.py [--binding JSONRPC] [--binding HTTP+JSON] [--binding GRPC] [--compat]
         [--sqlite FILE]
 
-Serves the bindings named (all three by default), each on a port the system picks; JSON-RPC at `/` and
-HTTP+JSON at the root of one listener. With --compat it is an agent of protocol 0.3, by the SDK's own
-compatibility layer, at the same places (HTTP+JSON under `/v1`) and besides 1.0. It prints one line, `ready
-http=http://HOST:PORT grpc=HOST:PORT`, and runs until its standard input ends, so that it cannot outlive the
-test that started it.
+JSON-RPC is at `/`, HTTP+JSON at the root of one listener; --compat: the SDK's 0.3 besides 1.0 (`/v1`). It
+prints `ready http=http://HOST:PORT grpc=HOST:PORT`, and runs until its standard input ends.
 """
 
 import argparse

@@ -1,8 +1,4 @@
-"""The official SDK's client as a Service of ours, so that every scenario runs with either client.
-
-Messages are converted as bytes, exceptions by their class; content that the SDK's exceptions lack (violations
-on some bindings, metadata on gRPC) is not added here.
-"""
+"""The official SDK's client as a Service of ours. What its exceptions lack is not added here."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager

@@ -1,9 +1,4 @@
-"""The main job: an agent of an official SDK with one binding of one version, called by the SDKs' clients over
-all.
-
-Both sides get a URL only: the gateway finds the agent by its card, the client finds the gateway by the card
-that the gateway serves.
-"""
+"""An official SDK's agent of one binding and version, called by the SDKs' clients over all, by URL alone."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -1,8 +1,4 @@
-"""Prints the version grid: `make matrix`. Every client, through a gateway, to every agent; exit code 1 on
-surprises.
-
-.venv/bin/python -m tests.matrix [--client PATTERN] [--agent PATTERN] [--lines N]
-"""
+"""`make matrix`: every client, through a gateway, to every agent; exit code 1 on surprises."""
 
 import argparse
 import asyncio

@@ -1,7 +1,4 @@
-"""The gateways to try, computed, and the expected differences, as data with reasons. Runs nothing.
-
-A cell is a client, a front, a gateway behind it, and the binding the gateway speaks to the agent.
-"""
+"""Cells (client, front, gateway, binding to the agent) and their expected differences, with reasons."""
 
 from dataclasses import dataclass
 from itertools import product

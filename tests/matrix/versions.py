@@ -1,9 +1,4 @@
-"""The versions and bindings to try through a gateway, computed; differences, as data with reasons. Runs
-nothing.
-
-A side is a client or agent of one implementation, in one version, over one binding. A cell is a client side,
-a real gateway that serves every version over every binding, and the agent side that it speaks to.
-"""
+"""The sides (implementation, version, binding) to try through a gateway; differences, with reasons."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

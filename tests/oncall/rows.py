@@ -1,10 +1,7 @@
 """The columns of the table: a mistake or a fault, and what somebody on call sees of it. No tests.
 
-Rules:
-1. Every message has to name its fix: `fix` is the flag, the command, the key of a file or the thing to do, as
-   the message says it. The line "Usage" and the pointer to --help of a wrong command line do not count. Where
-   the log need not say it, because it is the fault of a caller, docs/reference/symptoms.md does.
-2. A row is data; what it breaks is a small function of `scene.py` or of the module of the table.
+Every message has to name its `fix`; "Usage" and the pointer to --help do not count. Where the log need not
+say it, as a caller is at fault, docs/reference/symptoms.md does.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""Two hours of on-call, first part: commands that end at once, with the mistake and its fix on stderr.
-
-Each row is one process, and its message is text without colours, columns or a traceback.
-"""
+"""On-call, first part: commands that end at once, with the mistake and its fix on stderr, as text."""
 
 import shlex
 from collections.abc import Iterator

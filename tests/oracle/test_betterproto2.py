@@ -1,8 +1,7 @@
-"""The codec against betterproto2: a second implementation of protobuf and ProtoJSON, from the same .proto.
+"""The codec against betterproto2: a second implementation of protobuf and ProtoJSON, from one .proto.
 
-It keeps a timestamp as a datetime, to the microsecond, so the messages compared here have no finer ones. Maps
-have no order in protobuf; betterproto2 writes them in the order in which it read them, so even their bytes
-can be compared.
+Its timestamps are datetimes, so the messages compared here have none finer than a microsecond. It writes maps
+in the order of its input, so even bytes can be compared.
 """
 
 import json

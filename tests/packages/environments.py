@@ -1,7 +1,4 @@
-"""Environments with an installed wheel and its requirements, and nothing else. No tests.
-
-The requirements are those of the environment of the tests: their files are linked, so no registry is needed.
-"""
+"""Environments with an installed wheel and its requirements, linked from that of the tests. No tests."""
 
 import os
 import subprocess

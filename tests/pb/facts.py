@@ -1,7 +1,4 @@
-"""Flattens a file descriptor into facts that compare as plain values; it does not judge them.
-
-Comments and file options are left out: they are not the protocol.
-"""
+"""Flattens a file descriptor into comparable facts, without comments and file options."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,5 +1,4 @@
-"""A scripted agent of a2a-sdk 0.2, as a program of its own: JSON-RPC at `/`, and gRPC. Nothing of ours is in
-it.
+"""A scripted agent of a2a-sdk 0.2, as a program without code of ours: JSON-RPC at `/`, and gRPC.
 
     .build/peers/0.2/bin/python tests/peers/agent_0_2.py [--binding JSONRPC] [--binding GRPC]
 

@@ -1,10 +1,8 @@
-"""A scripted agent of a2a-sdk 0.3, as a program of its own: JSON-RPC at `/`, HTTP+JSON under `/v1`, and gRPC.
+"""A scripted agent of a2a-sdk 0.3, as a program without code of ours: JSON-RPC, HTTP+JSON (`/v1`), gRPC.
 
-    .build/peers/0.3/bin/python tests/peers/agent_0_3.py [--binding JSONRPC] [--binding HTTP+JSON] [--binding
-    GRPC]
+    .build/peers/0.3/bin/python tests/peers/agent_0_3.py [--binding JSONRPC] [--binding HTTP+JSON] [--binding GRPC]
 
 It prints one line, `ready http=http://HOST:PORT grpc=HOST:PORT`, and runs until its standard input ends.
-Nothing of ours is in it.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,4 @@
-"""Ways to call an agent in the terms of 0.3 JSON-RPC: raw, through an SDK's client, through one of ours.
-
-A caller takes a method's name and its params as a tree, and returns or yields the results of JSON-RPC as
-trees; it raises Rejected. It does not judge the results: the transcripts are compared elsewhere.
-"""
+"""Calls in the terms of 0.3 JSON-RPC: raw, by an SDK's client, by ours. Rejections are Rejected."""
 
 import json
 from collections.abc import AsyncIterator, Collection

@@ -1,9 +1,6 @@
-"""The clients of a2a-sdk 0.2, as a program of its own, without code of ours; lines.py has its protocol.
+"""The clients of a2a-sdk 0.2, as a program without code of ours; lines.py has its protocol.
 
-    .build/peers/0.2/bin/python tests/peers/client_0_2.py
-
-The SDK has a client for JSON-RPC and one for gRPC. Neither can resubscribe, list or delete push notification
-configs; its card resolver fetches the extended card.
+The SDK has one for JSON-RPC and one for gRPC, without resubscribing, listing and deleting push configs.
 """
 
 from collections.abc import AsyncIterator

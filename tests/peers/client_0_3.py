@@ -1,9 +1,6 @@
-"""The client of a2a-sdk 0.3, as a program of its own, without code of ours; lines.py has its protocol.
+"""The client of a2a-sdk 0.3, as a program without code of ours; lines.py has its protocol.
 
-    .build/peers/0.3/bin/python tests/peers/client_0_3.py
-
-It uses the SDK's transports, which its Client only wraps; results are printed as the SDK's own types print
-them. The SDK has no client for listing and deleting push notification configs.
+Its results are as the SDK's types print them. The SDK lists and deletes no push notification configs.
 """
 
 from collections.abc import AsyncIterator

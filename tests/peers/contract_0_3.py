@@ -1,8 +1,6 @@
-"""The contract of executors of a2a-sdk 0.3 on our engine, as a program: it ends with 0 if all holds.
+"""The contract of executors of a2a-sdk 0.3 on our engine; the exit code is 0 if all holds.
 
-    .build/peers/0.3/bin/python tests/peers/contract_0_3.py PATHS
-
-PATHS: see executor_0_3.py.
+Arguments: see executor_0_3.py.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Conversations in the terms of 0.3 for every client and agent, of any version. It starts nothing.
+"""Conversations in the terms of 0.3, functions of a Talk, for every client and agent of any version.
 
-Each is a function of a Talk. Their agents play scripts (tests/interop/script.py, scripted_v0.py). `needs` are
-the operations that a client must have; the other operations are those that the lines call.
+Their agents play scripts (tests/interop/script.py, scripted_v0.py). `needs`: operations that a client must
+have.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,9 +1,9 @@
-"""The scripted executor of a2a-sdk 0.3 on our engine, as a program of its own: every binding and version.
+"""The scripted executor of a2a-sdk 0.3 on our engine, as a program: every binding and version.
 
     .build/peers/0.3/bin/python tests/peers/executor_0_3.py PATHS STORE
 
-The environment has the SDK. What it lacks for our server is taken from PATHS, which come after it. STORE: a
-URL. It prints one line, `ready http=http://HOST:PORT grpc=HOST:PORT`, and runs until its standard input ends.
+What the environment lacks for our server is taken from PATHS, after it. STORE: a URL. It prints one line,
+`ready http=http://HOST:PORT grpc=HOST:PORT`, and runs until its standard input ends.
 """
 
 import asyncio

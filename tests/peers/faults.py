@@ -1,7 +1,6 @@
-"""The faults of SDKs of other generations, as data with reasons, and a comparison that allows for them.
+"""The faults of other SDKs, with reasons: masks of both sides of a comparison at some lines.
 
-A fault removes something from a comparison: a mask changes both sides at the lines that it applies to. No
-fault here is ours: each one is the peer's own, and also shows when it talks to itself (test_peers_alone.py).
+Each one is the peer's own, and also shows when it talks to itself (test_peers_alone.py).
 """
 
 import json

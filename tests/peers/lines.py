@@ -1,20 +1,18 @@
-"""The line protocol of the client programs: requests on standard input, answers on standard output.
-
-A request is one line of JSON:
+"""The line protocol of the client programs: a request is a line on standard input, without code of ours:
 
     {"id": 1, "client": 1, "binding": "GRPC", "origin": "http://127.0.0.1:1", "operation": "tasks/get", "params": {…}}
     {"id": 1, "cancel": true}
 
-`operation` is the JSON-RPC method of 0.3, `params` its params. The client fetches the agent's card at `origin`
-and takes the interface of the binding from it. An answer is one or several lines:
+`operation` and `params` are those of JSON-RPC of 0.3. The card at `origin` has the interface. Answers are
+lines:
 
     {"id": 1, "result": …}
     {"id": 1, "event": …}      for each event
     {"id": 1, "end": true}     the stream ended
     {"id": 1, "error": {"type": "…", "message": "…", …}}
 
-Requests run concurrently. A client is kept for each number `client`, and not for each origin: another agent can
-have got the port of one that has ended. The clients themselves are in other modules, one for each SDK. It runs in the environment of the SDK, so it imports no code of ours.
+Requests run concurrently. Each number `client` has a client of its own, as another agent can have got the
+port of one that has ended.
 """
 
 import asyncio

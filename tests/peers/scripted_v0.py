@@ -1,10 +1,7 @@
-"""A scripted agent on the types that a2a-sdk 0.2 and 0.3 share. It is no program, and has no code of ours.
+"""A scripted agent on the types that a2a-sdk 0.2 and 0.3 share, without code of ours, for both.
 
-The steps are those of tests/interop/script.py, with the 0.x types:
-
-1. A status update that ends a turn (an end state, or a question) is `final`.
-2. `auth` does not end the stream: an agent of any version may continue when it has got the authorization.
-3. It runs in an environment of its own: it imports the SDK found there and its neighbours in this folder.
+The steps are those of tests/interop/script.py. A status update that ends a turn is `final`; `auth` does not
+end the stream: an agent may continue when it has got the authorization.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Whether the pinned versions of the SDKs are the newest ones of their registries: `make sdks ARGS=--newest`.
+"""Whether the pinned SDKs are the newest of their registries: `make sdks ARGS=--newest`.
 
-Each registry is asked by its own client. A newer version counts if it is final, and either of the line of a pin
-(`0.3`, `2`) or newer than all pins of its package. Of several pins of one line the newest counts.
+A newer version counts if it is final, and either of the line of a pin (`0.3`, `2`) or newer than all of its
+package.
 """
 
 import json

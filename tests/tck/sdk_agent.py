@@ -1,7 +1,5 @@
 """The scenarios of the suite of 1.0 as an agent of the official SDK: the other end of a gateway.
 
-    python tests/tck/sdk_agent.py
-
 It prints one line, `ready http=http://HOST:PORT grpc=HOST:PORT`, and runs until its standard input ends.
 """
 

@@ -1,13 +1,8 @@
 """The compliance report of the client commands: `make cli` runs the tests of the requirements and writes it.
 
-    python -m tests.tools.compliance
-
-Rules:
-1. A status comes from tests that name the requirement (`@pytest.mark.requirement`): `pass` if all of them pass,
-   `fail` if one fails, `not_measured` if one was skipped or there is none. Nothing is filled in by hand.
-2. What is not `pass` has a note. Counts are made from the statuses.
-3. docs/reference/cli-compliance.yaml has the shape of compliance-report.template.yaml beside the specification, and the
-   page docs/reference/cli-compliance.md is made from it.
+A status comes from tests marked `requirement`: `fail` if one fails, `not_measured` if one was skipped or
+there is none. What is not `pass` has a note. docs/reference/cli-compliance.yaml has the shape of
+compliance-report.template.yaml; the page cli-compliance.md is made from it.
 """
 
 import sys

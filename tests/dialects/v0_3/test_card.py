@@ -1,8 +1,7 @@
-"""The 0.x agent card, member by member, and its preserved content.
+"""The 0.x agent card, member by member, and its preserved content, by payloads that others lose.
 
-The ids are those of possible losses between 0.x and 1.0: L1 empty or absent, L2 numbers, L5 false or absent,
-L7 unknown members, L17 interfaces, L18 stateTransitionHistory, L20 signatures, L25 members unknown to 0.2.5.
-Payloads are concrete inputs that other implementations lose.
+Possible losses between 0.x and 1.0: L1 empty or absent, L2 numbers, L5 false or absent, L7 unknown members,
+L17 interfaces, L18 stateTransitionHistory, L20 signatures, L25 members unknown to 0.2.5.
 """
 
 import json

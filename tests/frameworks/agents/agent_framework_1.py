@@ -1,7 +1,4 @@
-"""An agent of Microsoft's agent-framework with an offline client. Argument: the port.
-
-As in its documentation, the interface of the card has no protocolVersion.
-"""
+"""An offline agent of Microsoft's agent-framework; its card has no protocolVersion. Argument: port."""
 
 import sys
 from collections.abc import AsyncIterable

@@ -1,6 +1,4 @@
-"""An ADK agent whose sub-agent is elsewhere. Arguments: the origin of that agent, the question; prints the
-answers. It asks for a card without gRPC, which ADK rejects; ADK itself drops the query of the card's URL.
-"""
+"""An ADK agent whose sub-agent is elsewhere. Arguments: its origin, the question. ADK rejects gRPC."""
 
 import asyncio
 import sys

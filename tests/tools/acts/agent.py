@@ -1,8 +1,4 @@
-"""What the demo server is not, for conformance documents that ask for it: an agent with an extended card, without
-streams and push notifications. It is served with API keys.
-
-    a2a-bridge serve tests/tools/acts/agent.py:guarded --api-keys FILE
-"""
+"""An agent with an extended card, without streams and push notifications, to be served with API keys."""
 
 from a2a_bridge import Agent
 from a2a_bridge.ext import hub

@@ -1,8 +1,6 @@
-"""An agent of the official SDK that does what A2A's conformance documents ask for (ACTS 11.2), as a program.
+"""An agent of the official SDK that does what A2A's conformance documents ask for (ACTS 11.2).
 
-    python tests/tools/acts/sdk_agent.py
-
-It is served as tests/interop/sdk_agent.py is, over all bindings, and asks nobody for credentials.
+A program as tests/interop/sdk_agent.py, over all bindings; it asks nobody for credentials.
 """
 
 import asyncio

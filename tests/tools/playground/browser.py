@@ -1,10 +1,7 @@
-"""The page of the playground in the Chromium of this machine, and the commands that serve it. No tests.
+"""The playground's page in the Chromium of this machine, one per module, and its commands. No tests.
 
-Rules:
-1. One browser per module; each test gets pages of its own, which share nothing.
-2. What the browser complains about fails the test: errors of scripts, rejections of the content security
-   policy, requests to other places than the program.
-3. With DOCS_PICTURES=FOLDER, tests write the pictures of the documentation there.
+Complaints of the browser fail the test: errors of scripts, the content security policy, requests to
+elsewhere. With DOCS_PICTURES=FOLDER, tests write the pictures of the documentation there.
 """
 
 import json

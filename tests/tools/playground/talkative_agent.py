@@ -1,8 +1,4 @@
-"""An agent for the page: the demo agent, which also counts as far and as fast as it is asked to.
-
-a2a-bridge serve tests/tools/playground/talkative_agent.py --ui
-a2a-bridge send -a :8080 "count 3" --stream
-"""
+"""The demo agent, which also counts (`count 3`) as far and as fast as it is asked to."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,8 +1,7 @@
-"""A stand-in for the OpenAI Agents SDK: an agent with tools, whose model does what the newest message says.
+"""A stand-in for openai-agents 0.24: an agent with tools, whose model does what the newest message says.
 
-It has the interface of openai-agents 0.24 that the adapter uses, and its rules: a run is a task of its own with a
-queue of events, the caller keeps the history, each call needs a result before the next model, and an approved call is
-the call of the model. `make frameworks` runs the same checks with the real package.
+It has the interface that the adapter uses, and its rules: a run is a task with a queue of events, the caller
+keeps the history, each call needs a result before the next model. `make frameworks` has the real package.
 """
 
 import asyncio

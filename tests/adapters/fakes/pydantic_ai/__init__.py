@@ -1,8 +1,8 @@
-"""A stand-in for Pydantic AI: an agent with tools, whose model does what the newest message says.
+"""A stand-in for pydantic-ai 2.68: an agent with tools, whose model does what the newest message says.
 
-It has the interface of pydantic-ai 2.68 that the adapter uses, and its rules: the caller keeps the history, an open
-call needs its result before the next prompt, and the first text of a part is in its start. `make frameworks` runs the
-same checks with the real package.
+It has the interface that the adapter uses, and its rules: the caller keeps the history, an open call needs
+its result before the next prompt, a part's first text is in its start. `make frameworks` has the real
+package.
 """
 
 from collections.abc import AsyncIterator

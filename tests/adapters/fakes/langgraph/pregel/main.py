@@ -1,8 +1,7 @@
-"""A stand-in for a compiled graph: an agent with tools, whose model does what the newest message says.
+"""A stand-in for a compiled graph of langgraph 1.2, whose model does what the newest message says.
 
-It has the interface of langgraph 1.2 that the adapter uses, and its rules: a thread of the checkpointer keeps the
-messages, new input drops open interrupts, and `Command(resume=…)` answers them by id. `make frameworks` runs the
-same checks with the real package.
+It has the interface that the adapter uses, and its rules: a thread keeps the messages, new input drops open
+interrupts, `Command(resume=…)` answers them by id. `make frameworks` has the real package.
 """
 
 from __future__ import annotations
