@@ -19,7 +19,6 @@ class EchoAgent(Agent):
     """Answers every message directly, with the same parts, metadata and extensions."""
 
     def __init__(self, **members: Any) -> None:
-        """`members`: as for Agent."""
         usual: dict[str, Any] = {"name": "echo", "description": "Gives back what it gets"}
         super().__init__(_Echo(), **usual | members)
 
@@ -28,7 +27,6 @@ class SlowAgent(Agent):
     """Answers only after the test releases it: `await agent.wait_running(n)`, then `agent.release()`."""
 
     def __init__(self, **members: Any) -> None:
-        """`members`: as for Agent."""
         self._slow = _Slow()
         usual: dict[str, Any] = {"name": "slow", "description": "Answers when it is released"}
         super().__init__(self._slow, **usual | members)

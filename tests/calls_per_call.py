@@ -100,7 +100,6 @@ async def echo(text: str) -> str:
 
 @agent
 async def working(run: Run) -> AsyncIterator[Any]:
-    """Works on a task."""
     yield run.status("working")
     yield run.artifact("some text")
     yield run.status("completed")
@@ -306,7 +305,6 @@ def rows() -> dict[str, Callable[[], Any]]:
 
 
 async def counts() -> dict[str, Frames]:
-    """All rows."""
     return {title: await row() for title, row in rows().items()}
 
 
@@ -325,7 +323,6 @@ def main() -> None:
 
 
 def show() -> None:
-    """Prints all rows."""
     print("per call, whole server:          frames    ours  calls of C  tasks")
     for title, count in asyncio.run(counts()).items():
         print(f"  {title:30} {count.frames:7.1f} {count.ours:7.1f} {count.native:9.1f} {count.tasks:7.1f}")

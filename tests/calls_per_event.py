@@ -38,8 +38,6 @@ Turn = Callable[[], Awaitable[None]]
 
 @dataclass
 class Count:
-    """The cost of one event."""
-
     #: new calls of functions
     calls: float
     #: resumptions of suspended coroutines and generators
@@ -176,7 +174,6 @@ async def engine(store: str) -> Count:
 
     @agent
     async def counting(run: Run) -> AsyncIterator[Any]:
-        """Counts."""
         yield run.status("working")
         while True:
             await steps.turn()
@@ -187,7 +184,6 @@ async def engine(store: str) -> Count:
 
 
 async def counts() -> dict[str, Count]:
-    """All rows."""
     with tempfile.TemporaryDirectory() as folder:
         return {
             "gateway, JSON-RPC 1.0 to gRPC, the agent resumes": await gateway("1.0", resumes=True),
@@ -199,7 +195,6 @@ async def counts() -> dict[str, Count]:
 
 
 def main() -> None:
-    """Prints the counts."""
     print("per event of a stream, each sent alone:       calls  resumptions")
     for title, count in asyncio.run(counts()).items():
         print(f"  {title:58} {count.calls:5.1f} {count.resumptions:8.1f}")

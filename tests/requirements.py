@@ -8,8 +8,6 @@ SPECIFICATION = "https://github.com/a2aproject/A2A/blob/v{version}/docs/specific
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One behaviour."""
-
     id: str
     #: of the specification
     section: str

@@ -185,7 +185,6 @@ def _tag_by_type(part: JsonObject) -> JsonObject:
 
 @cache
 def messages() -> Strategy:
-    """Message."""
     return objects(
         {
             "kind": st.just("message"),
@@ -206,7 +205,6 @@ def messages() -> Strategy:
 
 @cache
 def artifacts() -> Strategy:
-    """Artifact."""
     return objects(
         {"artifactId": ids(), "parts": lists(parts())},
         {"name": texts(), "description": texts(), "metadata": metadata(), "extensions": lists(texts())},
@@ -216,14 +214,12 @@ def artifacts() -> Strategy:
 
 @cache
 def statuses() -> Strategy:
-    """TaskStatus."""
     states = st.sampled_from([*STATES, "cancelled"])
     return objects({"state": states}, {"message": messages(), "timestamp": times()}, bearable=("state",))
 
 
 @cache
 def tasks() -> Strategy:
-    """Task."""
     return objects(
         {"kind": st.just("task"), "id": ids(), "contextId": ids(), "status": statuses()},
         {
@@ -237,7 +233,6 @@ def tasks() -> Strategy:
 
 @cache
 def status_updates() -> Strategy:
-    """TaskStatusUpdateEvent."""
     return objects(
         {
             "kind": st.just("status-update"),
@@ -253,7 +248,6 @@ def status_updates() -> Strategy:
 
 @cache
 def artifact_updates() -> Strategy:
-    """TaskArtifactUpdateEvent."""
     return objects(
         {"kind": st.just("artifact-update"), "taskId": ids(), "contextId": ids(), "artifact": artifacts()},
         {"append": st.booleans(), "lastChunk": st.booleans(), "metadata": metadata()},
@@ -275,7 +269,6 @@ def events() -> Strategy:
 
 @cache
 def push_configs() -> Strategy:
-    """PushNotificationConfig."""
     authentication = objects(
         {"schemes": lists(st.sampled_from(["Bearer", "Basic", "bearer", "ApiKey", ""]))},
         {"credentials": texts()},
@@ -286,7 +279,6 @@ def push_configs() -> Strategy:
 
 @cache
 def task_push_configs() -> Strategy:
-    """TaskPushNotificationConfig."""
     return objects({"taskId": ids(), "pushNotificationConfig": push_configs()}, {}, bearable=("taskId",))
 
 
@@ -317,7 +309,6 @@ def task_id_params() -> Strategy:
 
 @cache
 def task_query_params() -> Strategy:
-    """TaskQueryParams."""
     return objects({"id": ids()}, {"historyLength": history_lengths(), "metadata": metadata()})
 
 
@@ -329,7 +320,6 @@ def get_push_config_params() -> Strategy:
 
 @cache
 def delete_push_config_params() -> Strategy:
-    """DeleteTaskPushNotificationConfigParams."""
     return objects({"id": ids(), "pushNotificationConfigId": ids()}, {"metadata": metadata()})
 
 

@@ -43,7 +43,6 @@ class RealProvider:
         return found
 
     async def credentials(self, audience: str, client: str = "service", **more: Any) -> dict[str, Any]:
-        """Client credentials for an audience."""
         form = {"grant_type": "client_credentials", "resource": audience, "scope": "read"}
         return await self.token(client, **form, **more)
 

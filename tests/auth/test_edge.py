@@ -444,7 +444,6 @@ async def texts_of(url: str, binding: str, credentials: dict[str, str]) -> list[
 
 
 def shown(event: Any) -> Iterable[str]:
-    """The texts of an event's artifacts."""
     if event.HasField("artifact_update"):
         yield from (part.text for part in event.artifact_update.artifact.parts)
 

@@ -45,8 +45,6 @@ class Talking:
 
 
 async def end_of(events: Any) -> A2AError:
-    """The error that a stream ends with."""
-
     async def read() -> None:
         async for _ in events:
             pass

@@ -27,8 +27,6 @@ ANY_PORT = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 
 @dataclass(frozen=True)
 class Done:
-    """A finished command."""
-
     code: int
     out: str
     err: str
@@ -84,7 +82,6 @@ async def ended(process: Process) -> Done:
 
 
 async def command(*arguments: str, env: Mapping[str, str] | None = None) -> Done:
-    """Runs a command to its end."""
     return await ended(await spawn(*arguments, env=env))
 
 

@@ -137,7 +137,6 @@ async def test_a_balancer_may_take_a_moment() -> None:
 
 
 async def lines(running: Running, count: int) -> list[str]:
-    """The next lines of stderr."""
     assert running.process.stderr is not None
     async with asyncio.timeout(PATIENCE):
         return [(await running.process.stderr.readline()).decode() for _ in range(count)]

@@ -89,7 +89,6 @@ def _process(running: Running) -> str:
 
 
 def _files(folder: Path) -> bytes:
-    """The bytes of everything in a folder."""
     return b"\n".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
 
 

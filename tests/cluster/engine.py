@@ -74,7 +74,6 @@ class Commands:
         return {"wall": (time.monotonic() - began) / count, "cpu": (time.process_time() - cpu) / count}
 
     async def cpu(self, _: float) -> dict[str, Any]:
-        """The CPU of this process so far."""
         return {"cpu": time.process_time()}
 
     async def _send(self, text: str) -> Any:

@@ -173,7 +173,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def figures(only: str = "") -> None:
-    """Prints the figures."""
     with _running(_folder(os.getpid(), "figures")) as postgres, running() as nats:
         bench = Bench(postgres, nats)
         if only in ("", "disk"):

@@ -129,7 +129,6 @@ class Machines:
         await self._count()
 
     async def any_faults(self, seconds: float) -> None:
-        """Any faults for some time."""
         chance, until = self.chance, time.monotonic() + seconds
         while time.monotonic() < until:
             await asyncio.sleep(chance.uniform(0.5, 2.0))
@@ -138,7 +137,6 @@ class Machines:
             )
 
     async def repeated(self, one: Repeated) -> None:
-        """One kind of fault many times."""
         for number in range(one.times):
             await asyncio.sleep(1.0)
             await self._fault(one.kind, self.places[number % len(self.places)], one.seconds)

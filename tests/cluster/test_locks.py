@@ -14,8 +14,6 @@ from tests.patience import PATIENCE
 
 
 class Table:
-    """The table of locks, and the replicas that are alive."""
-
     def __init__(self) -> None:
         self.rows: dict[str, tuple[str, bytes]] = {}
         self.alive = {"a", "b"}

@@ -12,8 +12,6 @@ from typing import Any
 
 
 class Owner:
-    """A process."""
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.frozen = False

@@ -67,7 +67,6 @@ class Database:
         return transaction
 
     def end(self, session: str) -> None:
-        """Ends the transaction of a session, and releases its locks."""
         self.transactions.pop(session, None)
         self.locks = {task: owner for task, owner in self.locks.items() if owner != session}
 
@@ -142,7 +141,6 @@ class World:
         return transaction
 
     def lost(self) -> bool:
-        """Whether a message is lost."""
         return self.loss > 0 and self.chance.random() < self.loss
 
     def latency(self, link: Link) -> float:

@@ -319,8 +319,6 @@ async def test_an_operation_of_a_later_version_is_unsupported() -> None:
 
 
 class OnlyTasks:
-    """It has one method."""
-
     async def get_task(self, request: hub.GetTaskRequest, _: CallContext, /) -> hub.Task:
         return hub.Task(id=request.id)
 

@@ -34,12 +34,10 @@ STABLE = (
 
 
 def page(module: str) -> Path:
-    """The page of a module."""
     return FOLDER / MODULES[module][0]
 
 
 def names(module: str) -> list[str]:
-    """The names that a module exports."""
     found = importlib.import_module(module)
     exported = getattr(found, "__all__", None) or [
         name
@@ -98,7 +96,6 @@ def _default(field: Any) -> str:
 
 
 def cell(text: str) -> str:
-    """A text in a table."""
     return " ".join(text.replace("|", "\\|").split()).removesuffix(".")
 
 
@@ -201,7 +198,6 @@ def _entry(name: str, value: Any) -> list[str]:
 
 
 def text(module: str) -> str:
-    """The page of a module."""
     found = importlib.import_module(module)
     about = MODULES[module][1]
     lines = [f"# {module}", "", NOTE, "", about]

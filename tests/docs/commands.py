@@ -109,7 +109,6 @@ def flat(commands: dict[str, Any]) -> dict[str, Any]:
 
 
 def declared(command: Any) -> dict[str, Any]:
-    """The declared options of a command."""
     found: dict[str, Any] = getattr(command.callback, "options", {})
     return found
 
@@ -121,7 +120,6 @@ COMMON = set.intersection(*(set(declared(one)) for one in CLIENT.values()))
 
 
 def page(verb: str) -> Path:
-    """The page of a command."""
     return FOLDER / f"{verb.replace(' ', '-')}.md"
 
 
@@ -187,7 +185,6 @@ def _arguments(command: Any) -> list[str]:
 
 
 def text(verb: str) -> str:
-    """The page of a command."""
     command = VERBS[verb]
     about, examples = _examples(command.help)
     context = command.make_context(f"a2a-bridge {verb}", [], resilient_parsing=True)
@@ -236,7 +233,6 @@ def shared() -> str:
 
 
 def index() -> str:
-    """The table of all commands."""
     lines = ["| command | what it does |", "|---|---|"]
     for verb, command in VERBS.items():
         about, _ = _examples(command.help)

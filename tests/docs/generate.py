@@ -50,7 +50,6 @@ def benchmarks() -> str:
 
 
 def everything() -> Iterator[Made]:
-    """All generated texts."""
     yield Made(DOCS / "explanation" / "versions.md", losses.table, "losses")
     yield Made(DOCS / "reference" / "commands.md", commands.index, "commands")
     yield Made(ROOT / "mkdocs.yml", commands.navigation, "commands")
@@ -72,13 +71,11 @@ def everything() -> Iterator[Made]:
 
 
 def strays() -> list[Path]:
-    """Pages of commands that there are no more."""
     known = {commands.SHARED, *(commands.page(verb) for verb in commands.VERBS)}
     return sorted(set(commands.FOLDER.glob("*.md")) - known)
 
 
 def old() -> list[Path]:
-    """The pages that are not as they are generated."""
     return [
         one.page
         for one in everything()
@@ -87,7 +84,6 @@ def old() -> list[Path]:
 
 
 def write() -> None:
-    """Writes all generated texts."""
     for one in everything():
         one.page.parent.mkdir(parents=True, exist_ok=True)
         one.page.write_text(one.written(), "utf-8")

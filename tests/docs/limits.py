@@ -59,7 +59,6 @@ def _meaning(cls: Any, name: str) -> str:
 
 
 def table(part: str) -> str:
-    """The table of a part of the page."""
     lines = ["| limit | default | flag | what is limited |", "|---|---|---|---|"]
     for cls, names in PARTS[part]:
         defaults = {one.name: one.default for one in dataclasses.fields(cls)}

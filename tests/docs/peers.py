@@ -11,7 +11,6 @@ _FORMS = {"bare": "`host:port`", "any": "`host:port` or URL"}
 
 
 def quirks() -> str:
-    """The quirks with their values."""
     said = meanings(Quirks)
     lines = ["| quirk | values | meaning |", "|---|---|---|"]
     for one in dataclasses.fields(Quirks):

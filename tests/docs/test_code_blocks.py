@@ -18,7 +18,6 @@ from tests.patience import PATIENCE
 
 
 def programs(page: Path) -> list[Block]:
-    """The programs of a page that need no framework."""
     return [block for block in blocks(page, "python") if not block.note.startswith("needs ")]
 
 

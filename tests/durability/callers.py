@@ -68,7 +68,6 @@ class Caller:
         return await self.client.cancel_task(hub.CancelTaskRequest(id=task_id))
 
     async def list(self, state: Any = hub.TASK_STATE_UNSPECIFIED, size: int = 100) -> list[hub.Task]:
-        """One page of tasks with their artifacts."""
         asked = hub.ListTasksRequest(status=state, page_size=size, include_artifacts=True)
         return list((await self.client.list_tasks(asked)).tasks)
 

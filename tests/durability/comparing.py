@@ -27,7 +27,6 @@ class Comparison:
     totals: Counter[str] = field(default_factory=Counter)
 
     async def all(self, ways: Sequence[Caller], chance: random.Random, tasks: Iterable[str]) -> None:
-        """Compares tasks, each with the view of one of the callers."""
         some = asyncio.Semaphore(AT_ONCE)
 
         async def one(task_id: str) -> None:

@@ -33,7 +33,6 @@ def read(trace: Path) -> list[dict[str, Any]]:
 
 
 def promises(trace: Sequence[dict[str, Any]], database: Path) -> list[Promise]:
-    """Every promise of a trace."""
     files = {f"{database}{end}" for end in _KEPT}
     written: dict[str, set[str]] = {}
     on_disk: set[str] = set()

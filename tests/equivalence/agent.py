@@ -11,8 +11,6 @@ from tests.interop.script import Gates, play
 
 
 class ScriptedExecutor:
-    """Plays the script of each message."""
-
     def __init__(self) -> None:
         self._gates = Gates()
 

@@ -61,7 +61,6 @@ def _hub(**changes: Any) -> bytes:
 
 
 def _text(name: str, text: str | bytes) -> Fault:
-    """A body that is not JSON."""
     return Fault(name, Reason.PARSE_ERROR, (), text, ("POST", "/message:send", text), excluded="json")
 
 

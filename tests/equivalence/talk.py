@@ -133,7 +133,6 @@ def message(*steps: str, parts: list[hub.Part] | None = None, **members: Any) ->
 
 
 def sending(*steps: str, immediately: bool = False, **members: Any) -> hub.SendMessageRequest:
-    """A request to send a script."""
     request = hub.SendMessageRequest(message=message(*steps, **members))
     if immediately:
         request.configuration.return_immediately = True
@@ -155,5 +154,4 @@ async def finished(talk: Talk, label: str, task_id: str) -> None:
 
 
 def context(**parameters: str) -> CallContext:
-    """A context with service parameters."""
     return CallContext(parameters={name.replace("_", "-"): value for name, value in parameters.items()})

@@ -35,7 +35,6 @@ async def running() -> AsyncIterator[Stack]:
 
 
 def chunk_texts(events: list[hub.StreamResponse]) -> list[str]:
-    """The texts of the artifact updates."""
     return [
         event.artifact_update.artifact.parts[0].text for event in events if event.HasField("artifact_update")
     ]

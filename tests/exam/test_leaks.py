@@ -55,7 +55,6 @@ async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 def _of_alice(scene: Scene, text: str) -> list[str]:
-    """The names and texts of alice in an answer."""
     names = {
         name for tasks in scene.alice.values() for one in tasks for name in (one.task, one.context, one.hook)
     }

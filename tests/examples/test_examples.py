@@ -48,7 +48,6 @@ async def said(target: Any, text: str) -> str:
 
 
 def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """An example as a module."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
     assert spec is not None

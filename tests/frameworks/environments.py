@@ -40,6 +40,5 @@ async def output_of(python: Path, *arguments: str) -> str:
 
 
 async def version_of(python: Path, package: str) -> str:
-    """The installed version of a package."""
     program = f"from importlib.metadata import version; print(version({package!r}), end='')"
     return await output_of(python, "-c", program)

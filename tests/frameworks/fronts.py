@@ -31,7 +31,6 @@ def page(front: Front) -> Path:
 
 
 async def check(front: Front) -> Result:
-    """All tests of a front."""
     packages = ("-e", f"{ROOT}[server]", "-e", f"{ROOT / 'adapters'}[fronts]", front.name, *TESTING)
     python = environment(f"front-{front.name}", packages, newest=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -52,7 +51,6 @@ async def check(front: Front) -> Result:
 
 
 def write_table(front: Front, result: Result) -> None:
-    """Writes the table of the page of a front."""
     rows = {row: [_cell(front, result, row, column) for column in COLUMNS] for row in front.rows}
     write(page(front), list(COLUMNS), rows, f"`{front.name}` {result.version}")
 

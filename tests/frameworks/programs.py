@@ -12,8 +12,6 @@ ANSWER = "the answer"
 
 @dataclass(frozen=True)
 class Framework:
-    """One framework as an agent."""
-
     name: str
     #: the packages for pip; those that determine the bytes on the wire are pinned
     packages: tuple[str, ...]

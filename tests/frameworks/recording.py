@@ -98,7 +98,6 @@ async def _serving(handler: Recorder | Player) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def recording(agent: str) -> AsyncIterator[Recorder]:
-    """A recorder before the agent at this origin."""
     async with ClientSession(timeout=ClientTimeout(PATIENCE)) as session:
         recorder = Recorder(agent, session)
         async with _serving(recorder):

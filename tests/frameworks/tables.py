@@ -10,7 +10,6 @@ Table = dict[str, dict[str, str]]
 
 
 def written(page: Path) -> Table:
-    """The table of a page."""
     text = page.read_text("utf-8")
     lines = text.partition(BEGIN)[2].partition(END)[0].strip().splitlines()
     if not lines:
@@ -20,7 +19,6 @@ def written(page: Path) -> Table:
 
 
 def write(page: Path, heads: Sequence[str], rows: Mapping[str, Sequence[str]], corner: str = "") -> None:
-    """Writes the table of a page. corner: the head of the rows."""
     lines = [f"| {' | '.join([corner, *heads])} |".replace("|  |", "| |"), f"|---|{'---|' * len(heads)}"]
     lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]
     text = page.read_text("utf-8")

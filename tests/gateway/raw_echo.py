@@ -252,7 +252,6 @@ class RawCaller:
 
 @asynccontextmanager
 async def between(kind: str, version: str = "1.0") -> AsyncIterator[tuple[RawCaller, NewerAgent]]:
-    """A gateway with all bindings of 1.0 in front of an agent with one, and a caller of it."""
     raw = NewerAgent()
     async with AsyncExitStack() as stack:
         if kind == "GRPC":

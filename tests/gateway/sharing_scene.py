@@ -114,13 +114,11 @@ def context(after: str = "", *, tenant: str = "", owner: str = "", **parameters:
 
 
 def sending(called: CallContext | None = None, **message: Any) -> Call[Any, Any]:
-    """A call of SendStreamingMessage."""
     made = hub.Message(message_id="m", role=hub.ROLE_USER, parts=[hub.Part(text="go")], **message)
     return Call(ops.SEND_STREAMING_MESSAGE, hub.SendMessageRequest(message=made), called or context())
 
 
 def subscribing(after: str = "", called: CallContext | None = None) -> Call[Any, Any]:
-    """A call of SubscribeToTask."""
     request = hub.SubscribeToTaskRequest(id=TASK, tenant=called.tenant if called else "")
     return Call(ops.SUBSCRIBE_TO_TASK, request, called or context(after))
 
@@ -155,7 +153,6 @@ async def into(seen: list[Seen], stream: AsyncGenerator[Seen, None]) -> None:
 
 
 def contents(seen: Iterable[Seen]) -> list[hub.StreamResponse]:
-    """The events alone."""
     return [event for _, event in seen]
 
 

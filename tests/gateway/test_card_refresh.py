@@ -283,8 +283,6 @@ async def test_a_card_without_usable_interfaces_keeps_the_last_one(caplog: pytes
 
 @asynccontextmanager
 async def connections(agent: Any, upstream: UpstreamOptions | None = None) -> AsyncIterator[Connections]:
-    """To an agent at each address."""
-
     @asynccontextmanager
     async def dial(_candidate: Any, _options: DialOptions) -> AsyncIterator[Any]:
         yield agent

@@ -91,8 +91,6 @@ def test_dropped_signatures_are_logged(caplog: pytest.LogCaptureFixture) -> None
 
 
 class Upstream:
-    """Answers every unary call with its card, or a task."""
-
     async def unary(self, call: Call[Any, Any], /) -> Any:
         return signed_card() if call.operation is GET_EXTENDED_AGENT_CARD else hub.Task(id="t")
 

@@ -204,7 +204,6 @@ def loses_schemes(chain: Chain) -> bool:
 
 
 def restore_schemes(wire: Wire, found: Any, given_request: Any) -> Any:
-    """The found request with all the given schemes, if it has one of them."""
     if shape(wire) == KIND:
         one, other = authentication(found), authentication(given_request)
         left, given_schemes = one.get("schemes") or [], other.get("schemes") or []

@@ -103,7 +103,6 @@ SAME_IN_0_2_5 = {"waiting said", "nulls in a configuration"}
 
 
 def oddities(side: Side) -> dict[str, str]:
-    """The oddities that a side can distinguish."""
     alike = SAME_IN_0_2_5 if side == ("0.2.5", "JSONRPC") else set()
     return {name: text for name, text in ODDITIES.items() if name not in alike}
 

@@ -90,7 +90,6 @@ def parsed(cls: type[Message], wire: bytes) -> bytes:
 
 
 def fields_in(message: Message) -> Iterator[int]:
-    """The numbers of all unknown fields."""
     for one in messages_in(message):
         yield from (field.field_number for field in UnknownFieldSet(one))
 

@@ -15,7 +15,6 @@ from tests.patience import PATIENCE
 
 
 def out_of_order() -> A2AError:
-    """The error of a store that is out of order."""
     return A2AError(Reason.UNAVAILABLE, "the store does not work", blame=Blame.SELF, retry_after=1.0)
 
 

@@ -82,7 +82,6 @@ class Talk:
         self.client = Client(self.engine.service)
 
     async def send(self, text: str = "", *, context: CallContext | None = None, **members: Any) -> Any:
-        """The Message or the Task of the answer."""
         async with asyncio.timeout(PATIENCE):
             answer = await self.client.send_message(request(text, **members), context)
         return getattr(answer, answer.WhichOneof("payload"))
@@ -90,7 +89,6 @@ class Talk:
     async def stream(
         self, text: str = "", *, context: CallContext | None = None, **members: Any
     ) -> list[Any]:
-        """All events of a stream, each as the message in it."""
         return [one async for one in self.events(text, context=context, **members)]
 
     async def events(

@@ -12,7 +12,6 @@ EVENTS = 'echo "$A2A_EVENTS"; '
 
 
 def shell(script: str, *arguments: str, **options: Any) -> Talk:
-    """An agent whose program is a script of the shell."""
     return Talk(Agent(Program("sh", "-c", script, "sh", *arguments, **options), name="test"))
 
 

@@ -52,7 +52,6 @@ async def held_back(store: LateStore, call: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def started(store: LateStore, talk: Talk, text: str) -> hub.Task:
-    """A task that is stored."""
     store.open_door = True
     task: hub.Task = await talk.send(text)
     await talk.rest()

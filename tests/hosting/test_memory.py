@@ -315,8 +315,6 @@ def test_a_task_is_measured_once_for_each_state_of_it() -> None:
 
 
 class Large:
-    """Its runs have a large artifact."""
-
     async def execute(self, run: Run) -> AsyncIterator[Event]:
         yield run.start()
         yield run.artifact("x" * LARGE, artifact_id="large")

@@ -190,7 +190,6 @@ def after(event_id: str, context: CallContext | None = None) -> CallContext:
 
 
 async def told(events: Any) -> list[tuple[str, Any]]:
-    """All events in short, each with its id."""
     async with aclosing(events), asyncio.timeout(PATIENCE):
         return [
             (event.id, shape(getattr(event.message, event.message.WhichOneof("payload"))))
@@ -199,7 +198,6 @@ async def told(events: Any) -> list[tuple[str, Any]]:
 
 
 def subscription(talk: Talk, task_id: str, context: CallContext) -> Any:
-    """The events of a subscription."""
     return talk.engine.subscribe_to_task(hub.SubscribeToTaskRequest(id=task_id), context)
 
 

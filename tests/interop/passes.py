@@ -46,7 +46,6 @@ class Seen:
         assert (STUCK, None) not in lines, "nothing came within the time limit"
 
     def labels(self) -> list[str]:
-        """The labels of all lines, in order."""
         return [label for label, _ in self.lines]
 
     def _all(self, label: str) -> list[Any]:
@@ -59,7 +58,6 @@ class Seen:
         return found[0]
 
     def answer(self, label: str) -> Any:
-        """An answer that is no error."""
         tree = self.outcome(label)
         assert isinstance(tree, dict), f"{label}: {tree}"
         assert "error" not in tree, f"{label}: {tree}"
@@ -72,7 +70,6 @@ class Seen:
         return tree
 
     def said(self, label: str, text: str) -> None:
-        """An answer that is a message with a text."""
         tree = self.answer(label)
         assert (tree.get("kind"), texts(tree["parts"])) == ("message", [text]), f"{label}: {tree}"
 
@@ -112,7 +109,6 @@ class Seen:
         _in_state(label, self.events(label)[-1], "failed", text)
 
     def fails(self, label: str, *reasons: str, text: str = "") -> None:
-        """An error of one of the reasons, or a failed task."""
         if "error" in self.outcome(label):
             self.rejected(label, *reasons, text=text)
         else:
@@ -126,7 +122,6 @@ def state(tree: Any) -> str:
 
 
 def texts(parts: Iterable[Any]) -> list[str]:
-    """The texts of parts."""
     return [part["text"] for part in parts if "text" in part]
 
 
@@ -135,7 +130,6 @@ def status_text(tree: Any) -> str:
 
 
 def artifact_texts(task: Any) -> list[list[str]]:
-    """The texts of each artifact of a task."""
     return [texts(artifact["parts"]) for artifact in task.get("artifacts") or ()]
 
 

@@ -36,7 +36,6 @@ def to_sdk(message: Any) -> Any:
 
 
 def from_sdk(message: Any) -> Any:
-    """A message of the SDK as the hub's class of the same name."""
     return getattr(hub, message.DESCRIPTOR.name).FromString(message.SerializeToString())
 
 
@@ -116,7 +115,6 @@ def _context(call: Call[Any, Any]) -> ClientCallContext:
 
 @asynccontextmanager
 async def sdk_client(card: Any, binding: str) -> AsyncIterator[SdkService]:
-    """The official client for one binding of a card (hub's or SDK's class)."""
     theirs = card if isinstance(card, a2a_pb2.AgentCard) else to_sdk(card)
     # No TLS here, and loading the certificates takes longer than a call.
     async with httpx.AsyncClient(timeout=PATIENCE, verify=False) as http:  # noqa: S501

@@ -243,8 +243,6 @@ async def test_requests_count_in_memory_until_they_are_answered(kind: str) -> No
 
 
 class Large:
-    """Ends with a large artifact."""
-
     async def execute(self, run: Run) -> AsyncIterator[Any]:
         yield run.artifact("x" * 8 * MIB)
         yield run.status("completed")

@@ -32,8 +32,6 @@ HOLD = 0.5
 
 
 class Echo:
-    """Repeats the parts of a message: as a reply, or as an artifact of a task."""
-
     async def execute(self, run: Run) -> AsyncIterator[Any]:
         if run.text == "task":
             yield run.status("working")
@@ -231,7 +229,6 @@ class Large:
 
 
 async def read(one: Read) -> list[list[str]]:
-    """The ids of all tasks, by pages."""
     found, token = [], ""
     async with asyncio.timeout(PATIENCE):
         while True:

@@ -74,7 +74,6 @@ class Result:
 
 @asynccontextmanager
 async def upstream(side: Side, peers: Peers) -> AsyncIterator[Upstream]:
-    """The agent of a cell, running."""
     async with AsyncExitStack() as stack:
         if side.who == OURS:
             agent = scripted_agent()
@@ -110,7 +109,6 @@ async def gateway(there: Upstream) -> AsyncIterator[Server]:
 
 
 def found_in(server: Server, side: Side) -> hub.AgentInterface:
-    """The address of a server for a side."""
     wanted = by_version(side.version)
     return next(
         one
@@ -159,7 +157,6 @@ def judged(
 
 
 def held(client: Side) -> list[str]:
-    """The conversations that a client can complete."""
     endless = {
         one.conversation
         for one in expected_differences(client, client)

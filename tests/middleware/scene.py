@@ -37,5 +37,4 @@ async def ask(service: Service, call: Call[Any, Any]) -> Any:
 
 
 def rejection(error: Any) -> tuple[Any, list[str]]:
-    """The reason of an error and the fields that it names."""
     return error.reason, [one.field for one in error.violations]

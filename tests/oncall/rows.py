@@ -90,7 +90,6 @@ class Fault:
 
 
 def check_fix(fix: str, text: str, name: str) -> None:
-    """Fails unless a text names a fix, and the fix is one."""
     said = "\n".join(line for line in text.splitlines() if not line.startswith(_POINTERS))
     assert fix in said, f"{name}: {fix!r} is not in\n{said}"
     assert _FIX.search(fix), f"{name}: {fix!r} is no flag, command, setting or thing to do"

@@ -38,8 +38,6 @@ def agent(mode: str = "", **card: Any) -> Callable[[Scene], Awaitable[Behind]]:
 
 
 def tls_agent(**names: Any) -> Callable[[Scene], Awaitable[Behind]]:
-    """An agent with a certificate."""
-
     async def prepare(scene: Scene) -> Behind:
         certificate, key = new_identity(**names).written(scene.folder, "agent")
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

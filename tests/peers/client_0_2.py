@@ -53,8 +53,6 @@ def result(response: Any) -> Any:
 
 
 class JsonRpcClient:
-    """A2AClient."""
-
     def __init__(self, http: httpx.AsyncClient, client: A2AClient) -> None:
         self._http = http
         self._client = client

@@ -149,7 +149,6 @@ class AgentClient:
     address: dict[str, Any]
 
     async def unary(self, operation: str, params: Any) -> Any:
-        """The result, or PeerError."""
         async for answer in self.program.ask(self.address | {"operation": operation, "params": params}):
             return answer["result"]
         raise AssertionError("no answer")

@@ -115,7 +115,6 @@ class Gates:
 
 
 async def play(message: Any, task_id: str, context_id: str, gates: Gates) -> AsyncIterator[Any]:
-    """The events of one run."""
     artifact_open = False
     for verb, text in steps_of(message):
         if verb in STATES:

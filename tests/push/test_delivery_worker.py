@@ -45,8 +45,6 @@ def texts(posted: list[Posted]) -> list[str]:
 
 
 async def entries(store: Store, count: int, **members: Any) -> list[OutboxEntry]:
-    """The entries of the outbox, once there are so many."""
-
     async def so_many() -> list[list[OutboxEntry]]:
         found = await store.outbox.entries(**members)
         return [found] if len(found) == count else []

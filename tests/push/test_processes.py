@@ -53,8 +53,6 @@ async def command(*arguments: str, env: Mapping[str, str] | None = None) -> Done
 
 
 class Place:
-    """A folder with an agent and its store, and how both are served."""
-
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         (folder / "agents.py").write_text(PROGRAM)

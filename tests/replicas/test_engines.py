@@ -444,7 +444,6 @@ def _bury(url: str, name: str) -> None:
 
 
 async def _joined(talk: Talk, task_id: str, message_id: str, context: CallContext | None = None) -> None:
-    """Returns when a message is in the history of a task."""
     async with asyncio.timeout(PATIENCE):
         while True:
             with suppress(A2AError):  # before it is there

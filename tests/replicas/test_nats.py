@@ -58,8 +58,6 @@ async def talk(login: NatsLogin) -> None:
 
 
 class Tls:
-    """A server with a certificate."""
-
     def __init__(self, folder: Path) -> None:
         self.ca, key = new_identity().written(folder, "server")
         self.wrong_ca, _ = new_identity().written(folder, "other")

@@ -22,8 +22,6 @@ LEASE = "4"
 
 
 class Fleet:
-    """Processes on one database."""
-
     def __init__(self, url: str, journal: Path, stack: AsyncExitStack) -> None:
         flags = ("--lease", LEASE, "--timeout-graceful-shutdown", "1")
         self._stage = Stage(url, flags, {"TRIALS_JOURNAL": str(journal), "TRIALS_PACE": "0.05"})

@@ -103,7 +103,6 @@ async def reached(
 
 
 def sending(text: str = "go") -> Call[hub.SendMessageRequest, hub.StreamResponse]:
-    """A call of SendStreamingMessage."""
     message = hub.Message(message_id="m", role=hub.ROLE_USER, parts=[hub.Part(text=text)])
     return Call(ops.SEND_STREAMING_MESSAGE, hub.SendMessageRequest(message=message), CallContext())
 

@@ -124,7 +124,6 @@ async def answered_question(service: Service) -> str:
 
 
 async def ended(service: Service, task_id: str) -> hub.Task:
-    """Waits for the end of a task; returns the task."""
     async with asyncio.timeout(PATIENCE):
         while True:
             call = Call(ops.GET_TASK, hub.GetTaskRequest(id=task_id), CallContext())

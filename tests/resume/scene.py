@@ -39,7 +39,6 @@ class Seen:
 
 
 def kind_of(binding: str) -> BindingKind[Any, Any]:
-    """The kind of a binding."""
     return find(binding).kind
 
 
@@ -78,14 +77,12 @@ def seen_of(event: Event) -> Seen:
 
 
 async def numbered(service: Service, call: Subscribing) -> AsyncGenerator[Seen, None]:
-    """The events of a call with their ids."""
     async with aclosing(service.stream(call)) as events:
         async for event in events:
             yield seen_of(event)
 
 
 async def read(service: Service, call: Subscribing) -> list[Seen]:
-    """All events of a call to its end."""
     async with asyncio.timeout(PATIENCE), aclosing(numbered(service, call)) as events:
         return [one async for one in events]
 

@@ -31,7 +31,6 @@ def chunk(text: str) -> hub.StreamResponse:
 
 
 def became(state: hub.TaskState) -> hub.StreamResponse:
-    """A change of status."""
     update = hub.TaskStatusUpdateEvent(task_id=TASK, context_id=CONTEXT, status=hub.TaskStatus(state=state))
     return hub.StreamResponse(status_update=update)
 
@@ -68,7 +67,6 @@ class Log:
         self._changed = asyncio.Event()
 
     def add(self, *events: hub.StreamResponse) -> None:
-        """Adds an event."""
         self.events.extend(events)
         self._changed.set()
         self._changed = asyncio.Event()
@@ -82,7 +80,6 @@ class Log:
         return self.task().status.state in TERMINAL
 
     def task(self) -> hub.Task:
-        """The present task."""
         task = hub.Task()
         task.CopyFrom(self.events[0].task)
         for event in self.events[1:]:

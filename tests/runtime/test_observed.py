@@ -57,7 +57,6 @@ async def bridged(options: ServeOptions) -> AsyncIterator[tuple[Server, Server]]
 
 
 async def scraped(server: Server) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """All samples of a server, by name and labels."""
     text = (await page(server, "/metrics")).text
     return {
         (one.name, tuple(sorted(one.labels.items()))): one.value

@@ -72,8 +72,6 @@ def peers(sdks: list[Sdk]) -> Iterator[Peers]:
 
 @dataclass
 class Totals:
-    """The results so far."""
-
     cells: dict[tuple[str, Side, Side], Result] = field(default_factory=dict)
 
     def add(self, way: str, client: Side, agent: Side, result: Result) -> None:

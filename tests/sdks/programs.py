@@ -13,8 +13,6 @@ BUILT = HERE.parents[1] / ".build" / "sdks"
 
 @dataclass(frozen=True)
 class Sdk:
-    """One release of one SDK."""
-
     name: str
     #: folder below this one with its programs
     folder: str

@@ -65,7 +65,6 @@ def public(key: Any) -> Any:
 
 
 def text_of(key: Any) -> str:
-    """A private key as JWK."""
     return json.dumps(key.as_dict(private=True))
 
 

@@ -116,7 +116,6 @@ def move(path: Path, there: Path) -> None:
 
 
 async def ended(events: AsyncIterator[Any]) -> Reason:
-    """The reason with which a stream ends."""
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(A2AError) as caught:
             async for _ in events:

@@ -28,12 +28,10 @@ Steps = Callable[[Run], Sequence[Event]]
 
 
 def _working(*content: Any) -> Steps:
-    """A task that works, has an artifact, and completes."""
     return lambda run: [run.status("working"), run.artifact(*content), run.status("completed")]
 
 
 def _having(*content: Any) -> Steps:
-    """A task that has an artifact and completes."""
     return lambda run: [run.artifact(*content), run.status("completed")]
 
 
@@ -70,7 +68,6 @@ _SCENARIOS: dict[str, Steps] = {
 
 
 def steps_of(message_id: str) -> Steps:
-    """The steps of the scenario that a message asks for by its id."""
     found = max((one for one in _SCENARIOS if message_id.startswith(one)), key=len, default="")
     return _SCENARIOS.get(found, lambda run: [run.status("completed", f"No scenario of {message_id!r}")])
 

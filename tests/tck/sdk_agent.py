@@ -52,8 +52,6 @@ def _parts(content: Any) -> list[Any]:
 
 
 class Scenarios(AgentExecutor):
-    """Plays the scenario of each message."""
-
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         steps = steps_of(context.message.message_id)(_Steps(context))
         if context.current_task is None and not any(isinstance(step, a2a_pb2.Message) for step in steps):

@@ -67,7 +67,6 @@ def status_of(outcomes: Mapping[str, str]) -> tuple[str, str | None]:
 
 
 def report(outcomes: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """The report of these outcomes."""
     today = datetime.now(UTC).date().isoformat()
     requirements = {}
     for name, one in REQUIREMENTS.items():
@@ -132,7 +131,6 @@ def report(outcomes: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
 
 
 def page(made: Mapping[str, Any]) -> str:
-    """The report as a page."""
     head = made["report"]
     lines = [
         "# The command line, measured",
@@ -159,7 +157,6 @@ def page(made: Mapping[str, Any]) -> str:
 
 
 def write(made: Mapping[str, Any]) -> None:
-    """Writes the report and the page."""
     FILE.write_text(yaml.safe_dump(dict(made), sort_keys=False, allow_unicode=True, width=110))
     PAGE.write_text(page(made))
 

@@ -79,7 +79,6 @@ def details_of(error: Any) -> tuple[str, list[Any]]:
 
 
 def texts(error: Any) -> Iterable[str]:
-    """All texts of a status."""
     yield error.details()
     for _, value in error.trailing_metadata():
         yield value if isinstance(value, str) else value.decode("latin-1")

@@ -30,7 +30,6 @@ def reply(text: str = "hi") -> hub.SendMessageResponse:
 
 
 def update(text: str) -> hub.StreamResponse:
-    """An event with `text`."""
     part = hub.Part(text=text)
     message = hub.Message(message_id="m-3", role=hub.ROLE_AGENT, parts=[part])
     status = hub.TaskStatus(state=hub.TASK_STATE_WORKING, message=message)
@@ -40,7 +39,6 @@ def update(text: str) -> hub.StreamResponse:
 
 
 def said(event: hub.StreamResponse) -> str:
-    """The text of such an event."""
     return event.status_update.status.message.parts[0].text
 
 
@@ -199,7 +197,6 @@ class Wire:
 
 @asynccontextmanager
 async def wire(host: HttpHost, **options: Any) -> AsyncIterator[Wire]:
-    """A raw connection."""
     reader, writer = await asyncio.open_connection(host.address.host, host.address.port, **options)
     try:
         yield Wire(reader, writer)

@@ -299,8 +299,6 @@ REQUEST = hub.GetTaskRequest(id="t")
 
 
 class Names:
-    """Resolves agent.example."""
-
     def __init__(self, *addresses: str) -> None:
         self.addresses: Sequence[str] = addresses
         self.asked = 0

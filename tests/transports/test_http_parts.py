@@ -79,7 +79,6 @@ def test_any_chunks_in_any_pieces_are_read_to_their_end() -> None:
 
 
 def feed_all(parser: RequestParser, body: bytes, size: int) -> None:
-    """Feeds a body in pieces of a size."""
     for start in range(0, len(body), size):
         at, piece = 0, body[start : start + size]
         while at < len(piece):

@@ -36,8 +36,6 @@ FULL = A2AError(Reason.UNAVAILABLE, "the store cannot be written", retry_after=1
 
 
 class State:
-    """A rejection that a test controls."""
-
     def __init__(self, rejection: A2AError | None = None) -> None:
         self.rejection = rejection
 

@@ -244,7 +244,6 @@ def a_file(type_: str, file: Any, **members: Any) -> Any:
 
 
 def some_data(type_: str, data: Any, media: str = OWN, **metadata: Any) -> Any:
-    """The same as data."""
     return {"kind": "data", "data": data, "mediaType": media, "metadata": {**metadata, "origType": type_}}
 
 

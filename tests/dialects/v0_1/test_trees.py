@@ -12,7 +12,6 @@ from tests.dialects.v0_1 import payloads
 
 
 def stashes(tree: Any) -> list[Any]:
-    """Every stash in a tree."""
     if isinstance(tree, dict):
         own = [tree[STASH]] if isinstance(tree.get(STASH), list) else []
         return own + [one for value in tree.values() for one in stashes(value)]

@@ -63,7 +63,6 @@ def row(operation: Any) -> Row[HttpAddress, Any]:
 
 
 def asked(operation: Any, tree: Any, user_agent: str = "") -> Row[HttpAddress, Any]:
-    """The row for a request."""
     one = row(operation)
     return one if one.extras.variant is None else one.extras.variant(tree, {"user-agent": user_agent})
 

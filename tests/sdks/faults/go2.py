@@ -34,7 +34,6 @@ def in_any_order(tree: Any) -> Any:
 
 
 def _faults(release: str) -> tuple[Fault, ...]:
-    """The faults that both releases have."""
     compat = f"{release} compat"
     return (
         *(

@@ -125,7 +125,6 @@ def run(agent: str, documents: Path) -> list[Result]:
 
 
 def results(agent: str, report: Mapping[str, Any]) -> list[Result]:
-    """The results in a report of `conformance`."""
     found = []
     for one in report["tests"]:
         why = "; ".join(one["problems"])

@@ -60,8 +60,6 @@ class Script:
 
 
 class Agent:
-    """The server of a script."""
-
     def __init__(self, script: Script) -> None:
         self.script = script
         self.base = ""

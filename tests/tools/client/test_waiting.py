@@ -377,8 +377,6 @@ async def test_without_a_terminal_there_is_no_line(one: Live) -> None:
 
 
 class Terminal:
-    """A command in a terminal."""
-
     def __init__(self, *words: str) -> None:
         self._ours, theirs = pty.openpty()
         self.process = subprocess.Popen(

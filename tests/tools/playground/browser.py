@@ -232,12 +232,10 @@ def api_of(running: Running) -> AbstractAsyncContextManager[Api]:
 
 
 def message(text: str, **members: Any) -> dict[str, Any]:
-    """A SendMessageRequest."""
     return {"message": {"role": "ROLE_USER", "parts": [{"text": text}], **members}}
 
 
 def of(lines: list[Any], member: str, *, cell: str | None = None, hop: str | None = None) -> list[Any]:
-    """The lines that have a member, of a cell and a hop."""
     return [
         one
         for one in lines

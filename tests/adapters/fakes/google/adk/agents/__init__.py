@@ -22,7 +22,6 @@ class BaseAgent:
         vars(self).update(members)
 
     async def run(self, events: list[Event], invocation_id: str) -> AsyncIterator[Event]:
-        """The events of one run, from the events of its session."""
         while True:
             parts: list[types.Part] = []
             given = self.events.get(_text(events[-1]))
