@@ -32,8 +32,7 @@ class Nats:
     """A running server, whose port stays the same."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
-        self._folder = folder
-        self.arguments = arguments
+        self._folder, self.arguments = folder, arguments
         self.port = 0
         self.process: subprocess.Popen[bytes] | None = None
         self.start()

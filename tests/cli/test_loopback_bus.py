@@ -37,8 +37,7 @@ class Connection:
     """One connection, and so one worker."""
 
     def __init__(self, client: httpx.AsyncClient, url: str) -> None:
-        self._client = client
-        self._url = url
+        self._client, self._url = client, url
 
     async def call(self, method: str, **parameters: Any) -> Any:
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}

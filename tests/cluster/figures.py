@@ -44,8 +44,7 @@ class Engine:
 
 class Bench:
     def __init__(self, postgres: Postgres, nats: Nats) -> None:
-        self._postgres = postgres
-        self._nats = nats
+        self._postgres, self._nats = postgres, nats
 
     @asynccontextmanager
     async def engines(self, count: int, *, polls: bool = False, lease: float = 10.0) -> AsyncIterator[Any]:

@@ -44,8 +44,7 @@ class Place:
     """A replica with its links."""
 
     def __init__(self, database: Proxy, bus: Proxy) -> None:
-        self.database = database
-        self.bus = bus
+        self.database, self.bus = database, bus
         self.served: Served | None = None
         self.callers: list[Caller] = []
         self.stack = AsyncExitStack()
@@ -73,9 +72,7 @@ class Machines:
         #: acknowledged tasks, and the pieces that each reader was shown
         self.tasks: dict[str, str] = {}
         self.shown: dict[str, int] = {}
-        self._folder = folder
-        self._postgres = postgres
-        self._nats = nats
+        self._folder, self._postgres, self._nats = folder, postgres, nats
         self._url = make_url(url)
         self._working = True
 

@@ -144,11 +144,8 @@ class SimulatedRecords:
     def __init__(
         self, world: World, link: Link, tables: Tables, cluster: Cluster, *, transactions: bool
     ) -> None:
-        self._transactions = transactions
-        self._world = world
-        self._link = link
-        self._tables = tables
-        self._cluster = cluster
+        self._transactions, self._world = transactions, world
+        self._link, self._tables, self._cluster = link, tables, cluster
         self._group: _Group | None = None
         self.remote = cluster
         self.on_orphans = cluster.on_death

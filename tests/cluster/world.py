@@ -125,8 +125,7 @@ class Link:
 
 class World:
     def __init__(self, loop: VirtualLoop, chance: random.Random) -> None:
-        self.loop = loop
-        self.chance = chance
+        self.loop, self.chance = loop, chance
         self.database = Database()
         #: replicas on the bus, by the name under which they listen
         self.listening: dict[str, SimulatedBus] = {}
@@ -180,8 +179,7 @@ class SimulatedSession:
     """Takes the place of PostgresSession."""
 
     def __init__(self, world: World, link: Link) -> None:
-        self._world = world
-        self._link = link
+        self._world, self._link = world, link
         self._lock = asyncio.Lock()
 
     async def run(self, statement: Any, values: Any, seconds: float = SECONDS, /) -> list[tuple[Any, ...]]:
@@ -201,9 +199,7 @@ class SimulatedBus:
     pushes = True
 
     def __init__(self, world: World, owner: Owner, link: Link) -> None:
-        self._world = world
-        self._owner = owner
-        self.link = link
+        self._world, self._owner, self.link = world, owner, link
         self._me = ""
         #: of the replica, once it listens
         self.answer: Callable[[bytes], Awaitable[bytes]] | None = None

@@ -66,8 +66,7 @@ class Maker:
     """Makes documents with one source of chance. `errors`: how likely a value is of a wrong kind."""
 
     def __init__(self, chance: random.Random, errors: float) -> None:
-        self.chance = chance
-        self.errors = errors
+        self.chance, self.errors = chance, errors
         self.bad_enum = False
         """json_format drops an unknown enum name in silence if it is to ignore unknown members."""
 

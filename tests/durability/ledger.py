@@ -94,9 +94,7 @@ class Stream:
     """One stream as a caller saw it."""
 
     def __init__(self, ledger: Ledger, task_id: str, after: int | None) -> None:
-        self._ledger = ledger
-        self.task_id = task_id
-        self._before = after
+        self._ledger, self.task_id, self._before = ledger, task_id, after
         self._begins = after is None
         self._run: list[hub.StreamResponse] | None = None
 

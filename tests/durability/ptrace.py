@@ -190,10 +190,8 @@ class _Loop:
     def __init__(
         self, process: Process, before: set[str], after: set[str], tell: Callable[[Entered], None]
     ) -> None:
-        self._process = process
-        self._before = before
-        self._after = after
-        self._tell = tell
+        self._process, self._before = process, before
+        self._after, self._tell = after, tell
         #: thread -> the call it is in
         self._inside: dict[int, Entered] = {}
 

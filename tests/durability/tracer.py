@@ -25,8 +25,7 @@ _FILES = ("pwrite64", "pwritev", "fsync", "fdatasync", "ftruncate")
 
 class _Book:
     def __init__(self, out: IO[str], content: bool) -> None:
-        self._out = out
-        self._content = content
+        self._out, self._content = out, content
 
     def tell(self, call: Entered) -> None:
         target = call.target

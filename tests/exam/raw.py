@@ -97,8 +97,7 @@ class Asker:
 
     def __init__(self, server: Server, session: aiohttp.ClientSession, channel: grpc.aio.Channel) -> None:
         self._base = f"http://{server.http}"
-        self._session = session
-        self._channel = channel
+        self._session, self._channel = session, channel
 
     async def ask(
         self, cell: Cell, operation: Operation[Any, Any], request: Any, headers: Mapping[str, str]

@@ -54,8 +54,7 @@ class Counted:
     """An object whose methods note their calls."""
 
     def __init__(self, inner: Any, work: list[str]) -> None:
-        self._inner = inner
-        self._work = work
+        self._inner, self._work = inner, work
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)

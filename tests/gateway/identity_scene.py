@@ -20,8 +20,7 @@ class Agent:
     """
 
     def __init__(self, *, own_contexts: str = "", answers: str = "task") -> None:
-        self.own_contexts = own_contexts
-        self.answers = answers
+        self.own_contexts, self.answers = own_contexts, answers
         self.tasks: dict[str, hub.Task] = {}
         self.configs: dict[tuple[str, str], hub.TaskPushNotificationConfig] = {}
         self.calls: list[Call[Any, Any]] = []

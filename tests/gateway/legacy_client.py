@@ -23,14 +23,12 @@ class Failed(Exception):  # noqa: N818
     def __init__(self, error: dict[str, Any], status: int) -> None:
         super().__init__(f"{error.get('code')} {error.get('message')}")
         self.code = error["code"]
-        self.status = status
-        self.error = error
+        self.status, self.error = status, error
 
 
 class LegacyClient:
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
-        self._session = session
-        self._url = url
+        self._session, self._url = session, url
         self._ids = itertools.count(1)
 
     async def card(self) -> dict[str, Any]:

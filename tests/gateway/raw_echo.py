@@ -71,8 +71,7 @@ class RawClient:
     """A client of 0.3 of plain JSON over HTTP."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
-        self._session = session
-        self._url = url
+        self._session, self._url = session, url
 
     async def call(self, method: str, params: str) -> Any:
         """The result for params as JSON text; raises for an error. The events of a stream are a list."""
@@ -213,8 +212,7 @@ class RawCaller:
     """A caller of a gateway with all three bindings of 1.0."""
 
     def __init__(self, session: aiohttp.ClientSession, channel: Any, card: hub.AgentCard) -> None:
-        self._session = session
-        self._channel = channel
+        self._session, self._channel = session, channel
         self._urls = {one.protocol_binding: one.url for one in card.supported_interfaces}
 
     async def json(self, kind: str, operation: str, tree: Json, query: str = "") -> Any:

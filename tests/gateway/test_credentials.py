@@ -264,8 +264,7 @@ class Guarded:
     """An ASGI application that is open to the bearers of a token of the provider, as a proxy would have it."""
 
     def __init__(self, app: Any, provider: Provider, status: int = 401) -> None:
-        self._app = app
-        self._status = status
+        self._app, self._status = app, status
         keys = KeySetSource(provider.issuer)
         self._tokens = BearerTokens(provider.issuer, [AUDIENCE], keys)
 

@@ -61,8 +61,7 @@ class Hasty(Log):
 
     def __init__(self, *events: hub.StreamResponse, after: int, forgets: bool = False) -> None:
         super().__init__(*events, numbered=False)
-        self.after = after
-        self.forgets = forgets
+        self.after, self.forgets = after, forgets
 
     @property
     def asked(self) -> int:

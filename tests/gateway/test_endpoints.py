@@ -62,9 +62,7 @@ class Scene:
     """Three endpoints that do not share their tasks, and a gateway in front of them."""
 
     def __init__(self, agents: list[Named], servers: list[Server], gateway: Server) -> None:
-        self.agents = agents
-        self.servers = servers
-        self.gateway = gateway
+        self.agents, self.servers, self.gateway = agents, servers, gateway
 
     @property
     def seen(self) -> list[int]:

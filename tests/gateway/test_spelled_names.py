@@ -27,8 +27,7 @@ class Gateway:
     """A gateway that checks its caller, before an agent of plain JSON with one task of hers."""
 
     def __init__(self, session: aiohttp.ClientSession, version: str) -> None:
-        self._session = session
-        self._version = version
+        self._session, self._version = session, version
         self.url = ""
         self.asked: list[Any] = []
 

@@ -21,9 +21,7 @@ class Agent:
     """Rejects streams with an error; sends are answered, or rejected as well."""
 
     def __init__(self, rejection: A2AError, sent: A2AError | None = None, after: int = 0) -> None:
-        self.rejection = rejection
-        self.sent = sent
-        self.after = after
+        self.rejection, self.sent, self.after = rejection, sent, after
         self.asked: list[str] = []
 
     async def unary(self, call: Call[Any, Any], /) -> Any:

@@ -44,9 +44,7 @@ class Agent:
     """Answers with its name, or fails as configured: in a stream after so many events."""
 
     def __init__(self, name: str, failure: Exception | None = None, after: int = 0) -> None:
-        self.name = name
-        self.failure = failure
-        self.after = after
+        self.name, self.failure, self.after = name, failure, after
         self.calls: list[Call[Any, Any]] = []
         self.dials = 0
         self.hung_up = 0

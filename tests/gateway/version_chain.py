@@ -55,8 +55,7 @@ class Wire:
     def __init__(self, version: str, binding: str) -> None:
         dialect = by_version(version)
         assert dialect is not None
-        self.version, self.binding = version, binding
-        self.dialect = dialect
+        self.version, self.binding, self.dialect = version, binding, dialect
         self.form = cast("Form[Any, Any]", dialect.form(KINDS[binding]))
         self.binary = binding == "GRPC"
         self._routes = http.Routes(self.form.rows) if binding == "HTTP+JSON" else None

@@ -117,10 +117,8 @@ class LateWriter:
     def __init__(
         self, store: LateStore, writer: MemoryWriter, task_id: str, on_lost: Callable[[], None]
     ) -> None:
-        self._store = store
-        self._writer = writer
-        self._task_id = task_id
-        self._on_lost = on_lost
+        self._store, self._writer = store, writer
+        self._task_id, self._on_lost = task_id, on_lost
         self._waiting: list[Synced] = []
         self.given: list[tuple[hub.StreamResponse | None, hub.Task]] = []
         self.last = 0

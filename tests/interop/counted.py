@@ -74,8 +74,7 @@ class _Noting:
     """A service that notes the operations that are answered."""
 
     def __init__(self, service: Service, answered: set[str]) -> None:
-        self._service = service
-        self._answered = answered
+        self._service, self._answered = service, answered
 
     async def unary(self, call: Call[Any, Any], /) -> Any:
         answer = await self._service.unary(call)
@@ -93,8 +92,7 @@ class _NotingCaller:
 
     def __init__(self, caller: Caller, answered: set[str]) -> None:
         self.operations = caller.operations
-        self._caller = caller
-        self._answered = answered
+        self._caller, self._answered = caller, answered
 
     async def unary(self, operation: str, params: Any) -> Any:
         answer = await self._caller.unary(operation, params)

@@ -59,8 +59,7 @@ class SdkService:
     """Calls an agent through the official client. The answer is that of the SDK."""
 
     def __init__(self, unary: Client, streaming: Client) -> None:
-        self._unary = unary
-        self._streaming = streaming
+        self._unary, self._streaming = unary, streaming
 
     async def unary(self, call: Call[Any, Any], /) -> Any:
         request = _sealed(call)

@@ -161,9 +161,7 @@ class Configs:
     """An agent with push configs, `size` to a page."""
 
     def __init__(self, *ids: str, size: int = 100, lists: bool = True) -> None:
-        self.ids = ids
-        self._size = size
-        self._lists = lists
+        self.ids, self._size, self._lists = ids, size, lists
 
     async def __call__(self, call: Call[Any, Any]) -> Any:
         if call.operation is ops.GET_PUSH_CONFIG:

@@ -61,8 +61,7 @@ class Rejected(Exception):  # noqa: N818  an outcome, not an error of the test
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")
-        self.reason = reason
-        self.message = message
+        self.reason, self.message = reason, message
 
 
 class Caller(Protocol):
@@ -87,9 +86,7 @@ class BareCaller:
 
     def __init__(self, http: httpx.AsyncClient, url: str, card: str = "") -> None:
         """card: the URL of the extended card (0.2), if there is no method for it."""
-        self._http = http
-        self._url = url
-        self._card = card
+        self._http, self._url, self._card = http, url, card
 
     async def unary(self, operation: str, params: Any) -> Any:
         if operation == EXTENDED_CARD and self._card:

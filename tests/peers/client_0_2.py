@@ -54,8 +54,7 @@ def result(response: Any) -> Any:
 
 class JsonRpcClient:
     def __init__(self, http: httpx.AsyncClient, client: A2AClient) -> None:
-        self._http = http
-        self._client = client
+        self._http, self._client = http, client
 
     async def unary(self, operation: str, params: Any) -> Any:
         if operation == EXTENDED_CARD:

@@ -93,8 +93,7 @@ class Followed:
     """One stream, read by a task of its own."""
 
     def __init__(self, talk: Talk, label: str, events: Any) -> None:
-        self._talk = talk
-        self._label = label
+        self._talk, self._label = talk, label
         self._queue: asyncio.Queue[Any] = asyncio.Queue()
         self._begun = asyncio.Event()
         self._reader = asyncio.create_task(self._read(events))

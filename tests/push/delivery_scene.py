@@ -66,8 +66,7 @@ class Broken:
     """An outbox whose calls fail so many times."""
 
     def __init__(self, outbox: Any, error: A2AError) -> None:
-        self._outbox = outbox
-        self._error = error
+        self._outbox, self._error = outbox, error
         self.failures: dict[str, int] = {}
 
     def __getattr__(self, name: str) -> Any:

@@ -31,8 +31,7 @@ class Front:
     """The address of a service for callers of both versions, over JSON-RPC unless another kind is named."""
 
     def __init__(self, url: str, kind: str = "JSONRPC") -> None:
-        self.url = url
-        self.kind = kind
+        self.url, self.kind = url, kind
 
     def candidate(self, version: str) -> Candidate:
         """To dial it in a version."""

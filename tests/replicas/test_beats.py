@@ -30,8 +30,7 @@ class Fleet:
     """Replicas of one database, in one process."""
 
     def __init__(self, url: str, stack: AsyncExitStack) -> None:
-        self.url = url
-        self._stack = stack
+        self.url, self._stack = url, stack
 
     async def join(self, *, lease: float = LEASE) -> tuple[Any, list[str]]:
         """The store of a replica, and what happens to it."""
@@ -213,8 +212,7 @@ class Relay:
     """Passes connections to the socket of a server. `cut` breaks them and rejects further ones until `mend`."""
 
     def __init__(self, path: Path, target: str) -> None:
-        self._path = path
-        self._target = target
+        self._path, self._target = path, target
         self._server: asyncio.Server | None = None
         self._relaying: set[asyncio.Task[None]] = set()
 

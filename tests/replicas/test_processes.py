@@ -25,8 +25,7 @@ class Fleet:
     def __init__(self, url: str, journal: Path, stack: AsyncExitStack) -> None:
         flags = ("--lease", LEASE, "--timeout-graceful-shutdown", "1")
         self._stage = Stage(url, flags, {"TRIALS_JOURNAL": str(journal), "TRIALS_PACE": "0.05"})
-        self._stack = stack
-        self.journal = journal
+        self._stack, self.journal = stack, journal
 
     async def join(self) -> tuple[Served, list[Caller]]:
         """A further process, and our client on each binding."""

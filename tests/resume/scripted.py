@@ -59,10 +59,7 @@ class Log:
         behind: int = 0,
     ) -> None:
         self.events = list(events)
-        self.epoch = epoch
-        self.kept = kept
-        self.numbered = numbered
-        self.behind = behind
+        self.epoch, self.kept, self.numbered, self.behind = epoch, kept, numbered, behind
         self.calls: list[Call[Any, Any]] = []
         self._changed = asyncio.Event()
 

@@ -197,8 +197,7 @@ class _Lossy:
     """A transaction whose connection is lost during the commit. end: what becomes of the transaction."""
 
     def __init__(self, transaction: Any, end: Callable[[Any], None]) -> None:
-        self._transaction = transaction
-        self._end = end
+        self._transaction, self._end = transaction, end
 
     def commit(self) -> None:
         self._end(self._transaction)

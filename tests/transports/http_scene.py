@@ -150,8 +150,7 @@ class Wire:
     """A raw connection to a host."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
+        self.reader, self.writer = reader, writer
 
     def send(self, data: bytes | str) -> None:
         self.writer.write(data.encode() if isinstance(data, str) else data)
