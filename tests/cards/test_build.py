@@ -218,8 +218,7 @@ def test_with_an_interface_of_0_3_the_card_has_the_members_of_both() -> None:
         ("http://h.example/old", "0.3"),
         ("127.0.0.1:50051", "0.3"),
     ]
-    assert document["url"] == "http://h.example/old"
-    assert document["preferredTransport"] == "JSONRPC"
+    assert (document["url"], document["preferredTransport"]) == ("http://h.example/old", "JSONRPC")
     assert document["protocolVersion"] == "0.3.0"
     assert places(document) == [
         ("http://h.example/old", "JSONRPC"),
@@ -239,8 +238,7 @@ def test_the_main_interface_is_the_first_of_the_newest_0_x() -> None:
         http("/three", version="0.3"),
     ]
     document = tree(mounted)
-    assert document["url"] == "http://h.example/3"
-    assert document["preferredTransport"] == "HTTP+JSON"
+    assert (document["url"], document["preferredTransport"]) == ("http://h.example/3", "HTTP+JSON")
     assert document["protocolVersion"] == "0.3.0"
     assert places(document) == [
         ("http://h.example/3", "HTTP+JSON"),
@@ -337,8 +335,7 @@ def test_where_0_2_looks_there_is_no_mutual_tls() -> None:
     made = Advertisement(card, [http(version="0.2.5")], card_address=HTTP)
     whole, older = (json.loads(made.at(path)("http://h.example")) for path in made.paths())
     assert set(whole["securitySchemes"]) == {"m", "h"}
-    assert set(older["securitySchemes"]) == {"h"}
-    assert older["security"] == [{"h": []}]
+    assert (set(older["securitySchemes"]), older["security"]) == ({"h"}, [{"h": []}])
     assert older["securityRequirements"] == [{"schemes": {"h": {}}}]
     assert older["skills"][0]["security"] == [{}]
     assert made.at(made.paths()[1])("http://h.example") is made.document_for_0_2("http://h.example")
@@ -366,8 +363,7 @@ def carrying(**members: Any) -> hub.AgentCard:
 def test_content_of_0_x_is_shown_to_readers_of_0_x(carries: bool) -> None:
     document = tree([http(), http(version="0.3")], carrying(), carries=carries)
     assert document["capabilities"]["stateTransitionHistory"] is True
-    assert document["x-mine"] == {"a": None}
-    assert document["url"] == "http://h.example/"
+    assert (document["x-mine"], document["url"]) == ({"a": None}, "http://h.example/")
     assert KEY not in json.dumps(document)
 
 

@@ -352,8 +352,7 @@ def test_a_file_is_shown_for_the_command_that_its_agents_are_for(tmp_path: Path)
     file = tmp_path / "serve.toml"
     file.write_text('[agents.weather]\nagent = "weather.py"\n')
     rows = json.loads(said("config", "show", "--config", str(file), "-o", "json"))
-    assert rows["agents"] == {"weather": {"agent": "weather.py"}}
-    assert rows["keep_events"] == 1.0
+    assert (rows["agents"], rows["keep_events"]) == ({"weather": {"agent": "weather.py"}}, 1.0)
 
 
 def test_flags_outweigh_variables_which_outweigh_the_file(file: Path) -> None:
@@ -362,8 +361,7 @@ def test_flags_outweigh_variables_which_outweigh_the_file(file: Path) -> None:
         found: int = tomllib.loads(shown)["max_calls"]
         return found
 
-    assert most() == 5
-    assert most(A2A_BRIDGE_MAX_CALLS="6") == 6
+    assert (most(), most(A2A_BRIDGE_MAX_CALLS="6")) == (5, 6)
     assert most("--max-calls", "7", A2A_BRIDGE_MAX_CALLS="6") == 7
 
 
@@ -465,8 +463,7 @@ def test_the_schema_has_every_key(command: str) -> None:
     assert found["additionalProperties"] is False
     for name in keys:
         assert found["properties"][name]["description"] == options_of(group)[name].described.help
-    assert found == schema(group)
-    assert found["properties"]["max_calls"]["minimum"] == 0
+    assert (found, found["properties"]["max_calls"]["minimum"]) == (schema(group), 0)
     agents = found["$defs"][{"serve": "ServedAgent", "gateway": "AgentSettings"}[command]]
     assert agents.get("required") == {"serve": None, "gateway": ["upstream"]}[command]
 

@@ -263,8 +263,7 @@ def test_no_command_is_usage() -> None:
 )
 def test_wrong_usage_ends_with_2_and_the_reason(arguments: list[str]) -> None:
     result = RUNNER.invoke(app, arguments)
-    assert result.exit_code == 2
-    assert result.stdout == ""
+    assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr
 
 

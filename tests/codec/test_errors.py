@@ -96,8 +96,7 @@ def test_violations(cls: Any, tree: Any, violations: str) -> None:
 def test_an_error_carries_a_bounded_number_of_violations() -> None:
     with pytest.raises(codec.DecodeError) as raised:
         codec.decoder(a2a.Message)({"parts": [5] * 1000})
-    assert len(raised.value.violations) == 20
-    assert raised.value.path == "parts[0]"
+    assert (len(raised.value.violations), raised.value.path) == (20, "parts[0]")
 
 
 def test_every_rejection_of_random_documents_names_a_place_and_shows_no_internals() -> None:

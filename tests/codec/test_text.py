@@ -115,8 +115,7 @@ def test_the_exact_reader_keeps_integers_of_any_size(number: int) -> None:
 def test_the_exact_reader_keeps_the_text_of_non_integers(text: str) -> None:
     number = codec.loads_exact(text)
     assert type(number) is codec.ExactFloat
-    assert number == float(text)
-    assert number.text == text
+    assert (number, number.text) == (float(text), text)
     assert codec.dumps([number]) == f"[{text}]".encode()
 
 

@@ -40,8 +40,7 @@ def test_a_derived_context_shares_the_reply() -> None:
     derived = context.replace(principal=Principal("p"))
     derived.reply["y"] = "2"
     assert (derived.tenant, derived.parameters, context.principal) == ("a", {"x": "1"}, None)
-    assert context.reply == {"y": "2"}
-    assert context.replace(reply=ResponseParameters()).reply == {}
+    assert (context.reply, context.replace(reply=ResponseParameters()).reply) == ({"y": "2"}, {})
 
 
 def test_contexts_do_not_share_a_reply_by_accident() -> None:
@@ -56,8 +55,7 @@ def test_contexts_have_no_other_members() -> None:
 
 def test_a_parameter_of_several_entries_is_their_text_and_remembers_them() -> None:
     joined = Joined(("a", "b, c"))
-    assert joined == "a,b, c"
-    assert entries_of(joined) == ("a", "b, c")
+    assert (joined, entries_of(joined)) == ("a,b, c", ("a", "b, c"))
     assert entries_of("a,b") == ("a,b",)
     for copied in (copy.deepcopy(joined), pickle.loads(pickle.dumps(joined))):
         assert (copied, entries_of(copied)) == (joined, ("a", "b, c"))

@@ -315,8 +315,7 @@ class Machine(RuleBasedStateMachine):
         # Nothing leaves without a word, and in order.
         assert log.gone == sorted(set(log.gone))
         if self.pace is not Pace.FREE:
-            assert log.last == self.last
-            assert log.gone == list(range(self.first + 1, log.base + 1))
+            assert (log.last, log.gone) == (self.last, list(range(self.first + 1, log.base + 1)))
 
     @invariant()
     def writer_waits_for_the_pace_and_for_nothing_else(self) -> None:

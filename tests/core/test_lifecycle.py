@@ -175,8 +175,7 @@ def test_a_piece_may_add_to_the_rest_of_an_artifact() -> None:
     advance(task, piece("3", append=True, name="M"))
     (artifact,) = task.artifacts
     assert (artifact.name, artifact.description) == ("M", "D")
-    assert dict(artifact.metadata) == {"a": 1, "b": 2}
-    assert list(artifact.extensions) == ["x", "y"]
+    assert (dict(artifact.metadata), list(artifact.extensions)) == ({"a": 1, "b": 2}, ["x", "y"])
 
 
 @pytest.mark.parametrize("ended", sorted(TERMINAL))
@@ -203,8 +202,7 @@ def test_a_snapshot_adds_and_removes_nothing() -> None:
     snapshot.status.state = hub.TASK_STATE_INPUT_REQUIRED
     advance_to(task, snapshot)
     assert task.status.state == hub.TASK_STATE_INPUT_REQUIRED
-    assert history(task) == ["m-1", "m-2", "m-3"]
-    assert texts(task) == {"a": ["old"], "b": ["new"]}
+    assert (history(task), texts(task)) == (["m-1", "m-2", "m-3"], {"a": ["old"], "b": ["new"]})
     assert dict(task.metadata) == {"a": 1, "b": 2}
 
 

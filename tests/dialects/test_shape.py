@@ -117,8 +117,7 @@ def test_members_that_the_version_lacks_are_kept_in_the_metadata() -> None:
     whole = hub.Artifact(artifact_id="a", name="é", extensions=["urn:x", "urn:y"])
     whole.metadata.update({"k": 1})
     tree = shape.encode(whole)
-    assert tree.keys() == {"artifactId", "metadata"}
-    assert tree["metadata"].keys() == {"k", KEY}
+    assert (tree.keys(), tree["metadata"].keys()) == ({"artifactId", "metadata"}, {"k", KEY})
     assert shape.decode(tree) == whole
 
     forged = {"artifactId": "a", "metadata": {KEY: '{"hub":{"name":[1]}}'}}
@@ -197,8 +196,7 @@ def test_generated_events_are_marked(message: Any, what: str) -> None:
     made.metadata["own"] = "x"
     assert synthetic_kind(made) == ""
     synthesise(made, what)
-    assert synthetic_kind(made) == what
-    assert made.metadata["own"] == "x"
+    assert (synthetic_kind(made), made.metadata["own"]) == (what, "x")
 
 
 @pytest.mark.parametrize("dialect", OLDER, ids=repr)
@@ -314,8 +312,7 @@ async def test_a_member_has_the_name_of_the_version_on_the_wire_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     error = await told(invalid_params(path, "is wrong"), dialect, kind, operation)
-    assert [one.field for one in error.violations] == [path]
-    assert error.message == f"{path}: is wrong"
+    assert ([one.field for one in error.violations], error.message) == ([path], f"{path}: is wrong")
     monkeypatch.setattr(Row, "decode_names", lambda _, error: error)
     error = await told(invalid_params(path, "is wrong"), dialect, kind, operation)
     older = of_kind if kind is JSONRPC else of_proto

@@ -193,8 +193,7 @@ def test_entries_are_the_difference_from_the_canonical_tree(
 )
 def test_an_entry_whose_place_has_changed_is_left_out(entry: Any) -> None:
     tree = {"a": 1, "l": [1]}
-    assert restore(deepcopy(tree), [entry]) == tree
-    assert restore_copy(tree, [entry]) == tree
+    assert (restore(deepcopy(tree), [entry]), restore_copy(tree, [entry])) == (tree, tree)
 
 
 def test_an_entry_of_the_whole_tree_and_entries_of_its_members_stand_in_any_order() -> None:

@@ -40,7 +40,6 @@ async def test_nothing_is_left(tmp_path: Path) -> None:
     wrong, done, holdings = await soak(stage, SIZE, waves=1, seed=1, still=1.0)
     # So small a load does not fill the caches; the long form measures memory.
     assert [line for line in wrong if "memory" not in line] == []
-    assert done[0]["streams at once"] == SIZE.streams
-    assert done[0]["tasks"] == SIZE.tasks
+    assert (done[0]["streams at once"], done[0]["tasks"]) == (SIZE.streams, SIZE.tasks)
     # It would have been seen: each stream is a task and a connection or a call while it lasts.
     assert holdings[0]["tasks"] > 0

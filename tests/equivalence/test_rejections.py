@@ -262,8 +262,7 @@ async def test_numbers_of_later_enums_are_taken_alike(raw: Raw) -> None:
         await raw.grpc.unary("ListTasks", hub.ListTasksRequest(status=99).SerializeToString()),
     ]
     reasons = [answer.error and answer.error.reason for answer in answers]
-    assert len(set(reasons[:3])) == 1
-    assert len(set(reasons[3:])) == 1
+    assert (len(set(reasons[:3])), len(set(reasons[3:]))) == (1, 1)
 
 
 async def test_unknown_members_are_ignored(raw: Raw) -> None:

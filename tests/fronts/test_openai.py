@@ -283,8 +283,7 @@ async def test_responses(desk_at: At) -> None:
         "response.completed",
     ]
     assert [one.sequence_number for one in events] == list(range(10))
-    assert events[-1].type == "response.completed"
-    assert events[-1].response.output_text == "hello!"
+    assert (events[-1].type, events[-1].response.output_text) == ("response.completed", "hello!")
 
 
 async def test_tasks_that_fail(desk_at: At) -> None:

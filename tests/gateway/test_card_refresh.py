@@ -313,8 +313,7 @@ async def test_a_stream_that_is_being_resumed_finishes_where_it_began() -> None:
         await service.replace(reading(shown("http://b")).candidates, resumes=True)
         agent.rejected = 0
         seen += [event.message async for event in stream]
-    assert seen[:2] == events[:2]
-    assert seen[-1].task.status.state == hub.TASK_STATE_COMPLETED
+    assert (seen[:2], seen[-1].task.status.state) == (events[:2], hub.TASK_STATE_COMPLETED)
 
 
 async def test_a_call_that_is_to_be_repeated_finishes_where_it_began() -> None:

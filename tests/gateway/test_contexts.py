@@ -82,8 +82,7 @@ async def test_a_follow_up_gets_the_context_of_a_task_that_was_seen(streaming: b
     follow_up = call("t", streaming=streaming)
     await send(service, follow_up)
     await send(service, call("t", "own", streaming=streaming))
-    assert agent.heard == ["", "c", "own"]
-    assert agent.looked == 0
+    assert (agent.heard, agent.looked) == (["", "c", "own"], 0)
     assert not follow_up.request.message.context_id, "the caller's request stays as it was"
 
 

@@ -91,8 +91,7 @@ async def test_the_end_that_the_stream_did_not_bring_is_looked_up() -> None:
         agent = Hasty(*events, after=after, forgets=True)
         async with sharing(agent, is_final=by_state) as service:
             seen = contents(await read(service, sending()))
-        assert seen[:after] == events[:after]
-        assert (gaps(seen), len(seen)) == (1, after + 1)
+        assert (seen[:after], gaps(seen), len(seen)) == (events[:after], 1, after + 1)
         assert folded(seen) == agent.task()
         assert agent.asked == 1
 

@@ -304,8 +304,7 @@ def test_affinity_knows_the_ids_of_every_operation_and_forgets() -> None:
     learn(None)
     assert home(ops.GET_TASK, id="u") == home(ops.GET_TASK, id="v") == known
     assert home(ops.GET_TASK, id="t") == (None, False)
-    assert tasks.list_of(Scope()) == []
-    assert tasks.context_of(Scope(), "v") == ""
+    assert (tasks.list_of(Scope()), tasks.context_of(Scope(), "v")) == ([], "")
 
 
 def test_tenants_may_have_tasks_with_the_same_ids() -> None:

@@ -85,8 +85,7 @@ async def test_a_caller_of_1_0_cannot_add_members_for_an_agent_of_0_3(kind: str,
         "parts": [part],
         "metadata": {"own": "stays"},
     }
-    assert asked["message"] == message
-    assert asked.keys() == {"message", "configuration"}
+    assert (asked["message"], asked.keys()) == (message, {"message", "configuration"})
 
 
 @pytest.mark.parametrize("kind", KINDS)

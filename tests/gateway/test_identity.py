@@ -363,16 +363,14 @@ async def test_a_message_is_answered_by_a_completed_task_of_the_name_with_a_mark
     agent = Agent(answers="message")
     task = (await callers(agent).unary(send("c", "s"))).task
     assert (task.id, task.context_id, task.status.state) == ("c", "s", hub.TASK_STATE_COMPLETED)
-    assert task.status.message.parts[0].text == "hi"
-    assert dict(task.metadata[MARK]) == {MESSAGE: True}
+    assert (task.status.message.parts[0].text, dict(task.metadata[MARK])) == ("hi", {MESSAGE: True})
 
 
 async def test_a_message_in_a_stream_is_a_completed_status_of_the_name_with_a_mark(agent: Agent) -> None:
     agent.events = lambda _: [hub.StreamResponse(message=hub.Message(message_id="a", role=hub.ROLE_AGENT))]
     (event,) = await events_of(callers(agent), send_streaming("c", "s"))
     update = event.status_update
-    assert (update.task_id, update.context_id) == ("c", "s")
-    assert update.status.message.message_id == "a"
+    assert (update.task_id, update.context_id, update.status.message.message_id) == ("c", "s", "a")
     assert dict(update.metadata[MARK]) == {MESSAGE: True}
 
 

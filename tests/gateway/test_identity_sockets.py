@@ -250,8 +250,7 @@ async def test_an_agent_of_0_1_looks_like_one_of_1_0() -> None:
         assert task.artifacts[0].artifact_id == "index-0"
         assert task.history[0].parts[0].text == "hello"
         (request,) = agent.requests
-        assert request["method"] == "tasks/send"
-        assert request["params"]["id"] == task.id
+        assert (request["method"], request["params"]["id"]) == ("tasks/send", task.id)
         assert request["params"]["sessionId"] == task.context_id
         again = await Client(service).get_task(
             hub.GetTaskRequest(id=task.id, history_length=0), CallContext()
@@ -353,8 +352,7 @@ async def test_the_tree_that_went_in_comes_out() -> None:
         (theirs,) = agent.tasks.values()
         # A time without a zone is UTC, and is written with a zone from then on.
         assert task["status"] == theirs["status"] | {"timestamp": theirs["status"]["timestamp"] + "Z"}
-        assert task["artifacts"] == theirs["artifacts"]
-        assert task["artifacts"][0]["parts"] == PARTS
+        assert (task["artifacts"], task["artifacts"][0]["parts"]) == (theirs["artifacts"], PARTS)
         assert (task["id"], task["sessionId"], task["metadata"]) == ("mine", "my session", None)
         assert agent.requests[0]["params"]["message"]["parts"] == [{"type": "text", "text": "parts"}]
         assert agent.requests[0]["params"].keys() == {"id", "sessionId", "message"}

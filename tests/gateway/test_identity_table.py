@@ -94,8 +94,7 @@ def test_a_task_may_have_several_names_and_its_names_go_with_it() -> None:
     for given in ("x", "T1"):
         table.keep(scope, Name(given, "T1"))
     assert [table.find(scope, given) is not None for given in ("x", "T1")] == [True, True]
-    assert table.name_of(scope, "T1") == "T1"
-    assert table.name_of(Scope("", "bob"), "T1") == "T1"
+    assert (table.name_of(scope, "T1"), table.name_of(Scope("", "bob"), "T1")) == ("T1", "T1")
     assert table.find(Scope("", "bob"), "x") is None
     tasks.keep_context(scope, "T2", "c")
     tasks.keep_context(scope, "T3", "c")

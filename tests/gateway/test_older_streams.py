@@ -120,8 +120,7 @@ async def test_an_update_is_preceded_by_the_agents_task() -> None:
     agent = Agent(status(), status(COMPLETED), task=known)
     first, *rest = await agent.stream()
     assert rest == [status(), status(COMPLETED)]
-    assert synthetic_kind(first.task) == SNAPSHOT
-    assert first.task.generation == 0
+    assert (synthetic_kind(first.task), first.task.generation) == (SNAPSHOT, 0)
     assert (first.task.id, first.task.context_id) == ("t", "c")
     # The task at the first event, not the present one: it must not contain later events.
     assert first.task.status.state == WORKING

@@ -133,8 +133,7 @@ async def test_a_context_of_the_agent_goes_on_for_its_caller_only(bridge: Bridge
         again = (await ann.send_message(message("and more", context_id=first.context_id))).task
         assert again.artifacts[0].parts[0].text == "mine and more"
         other = (await bob.send_message(message("tell me", context_id=first.context_id))).task
-        assert other.artifacts[0].parts[0].text == "tell me"
-        assert other.context_id == first.context_id
+        assert (other.artifacts[0].parts[0].text, other.context_id) == ("tell me", first.context_id)
 
 
 async def test_messages_cannot_refer_to_tasks_of_others(bridge: Bridge) -> None:
@@ -246,8 +245,7 @@ async def test_records_are_no_entries_of_any_caller() -> None:
     ann = Scope("", "ann")
     await owners.claim(TASK, "t", Owned(ann, "c"))
     for scope in (ann, Scope(), Scope("", "a2a-bridge owners")):
-        assert tasks.list_of(scope) == []
-        assert tasks.context_of(scope, "t") == ""
+        assert (tasks.list_of(scope), tasks.context_of(scope, "t")) == ([], "")
         tasks.note(scope, "t", "another")
         tasks.keep_name(scope, "t", "name", None, 1)
         tasks.unlist(scope, "t")

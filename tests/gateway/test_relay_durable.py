@@ -446,8 +446,7 @@ async def test_too_large_configs_are_rejected(tmp_path: Path, inline: bool, agen
         assert caught.value.violations[0].field == (
             "configuration.taskPushNotificationConfig" if inline else ""
         )
-        assert agent.configs == {}
-        assert agent.sent == []
+        assert (agent.configs, agent.sent) == ({}, [])
 
 
 async def test_a_failing_store_is_an_error_for_the_agent(tmp_path: Path, agent: Agent) -> None:

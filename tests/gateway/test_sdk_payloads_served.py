@@ -56,8 +56,7 @@ async def test_payload_26_the_kind_shape_over_http_json_keeps_role_and_parts() -
         status, answer = await post("/v1/message:send", {"message": MESSAGE})
     assert status == 200
     answer = answer.get("message", answer)
-    assert (answer["kind"], answer["role"]) == ("message", "agent")
-    assert answer["parts"] == TEXT
+    assert (answer["kind"], answer["role"], answer["parts"]) == ("message", "agent", TEXT)
     assert answer["metadata"] == {"k": "v"}
 
 

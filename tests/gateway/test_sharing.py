@@ -53,8 +53,7 @@ async def test_a_subscriber_joins_the_stream_of_a_message() -> None:
             rest = [one async for one in first]
             assert [one async for one in second] == rest
         assert contents(seen + rest) == events
-        assert len(agent.streams) == 1
-        assert agent.gets == 0
+        assert (len(agent.streams), agent.gets) == (1, 0)
 
 
 async def test_subscribers_share_one_subscription() -> None:
@@ -132,8 +131,7 @@ async def test_who_leaves_ends_nothing_for_others(own: bool) -> None:
         log.add(*events[3:])
         rest = contents([one async for one in second])
         # It joined after the first had read one event; events that it has seen are not repeated.
-        assert rest == events[-len(rest) :]
-        assert rest[-1] == events[-1]
+        assert (rest, rest[-1]) == (events[-len(rest) :], events[-1])
         assert len(agent.streams) == 1
     await agent.until_open(0)
 
@@ -175,8 +173,7 @@ async def test_an_abandoned_stream_ends_and_its_events_are_kept() -> None:
         log.add(*events[3:])
         seen += await read(service, subscribing(seen[-1][0]))
         # The chunks without a reader came in one piece.
-        assert folded(contents(seen)) == log.task()
-        assert contents(seen)[:3] == events[:3]
+        assert (folded(contents(seen)), contents(seen)[:3]) == (log.task(), events[:3])
         assert len(agent.streams) == 2
 
 
@@ -221,8 +218,7 @@ async def test_a_stream_that_breaks_at_an_answered_question_is_resumed(own: bool
     log = Log(*asked, *rest, numbered=own)
     async with sharing(Shaky(log, 3)) as service:
         seen = await read(service, sending())
-        assert contents(seen)[:3] == asked
-        assert folded(contents(seen)) == log.task()
+        assert (contents(seen)[:3], folded(contents(seen))) == (asked, log.task())
 
 
 @pytest.mark.parametrize("after", ["99", "other-3", "never"])
@@ -341,8 +337,7 @@ async def test_ids_that_begin_at_0() -> None:
     for breaks in range(1, len(events)):
         async with sharing(Shaky(agent, breaks)) as service:
             seen = await read(service, sending())
-        assert contents(seen)[1:] == events
-        assert [id_ for id_, _ in seen] == ["", "0", "1", "2"]
+        assert (contents(seen)[1:], [id_ for id_, _ in seen]) == (events, ["", "0", "1", "2"])
 
 
 @pytest.mark.parametrize("options", [QUICK, ReplayOptions(tasks=0)], ids=["kept", "not kept"])

@@ -67,8 +67,7 @@ async def test_broken_after_each_event_of_a_task_that_ended_meanwhile(own: bool)
         agent = Shaky(log, place)
         async with sharing(agent) as service:
             seen = await read(service, sending())
-            assert contents(seen)[:place] == events[:place]
-            assert folded(contents(seen)) == log.task()
+            assert (contents(seen)[:place], folded(contents(seen))) == (events[:place], log.task())
             if own:
                 assert contents(seen) == events
                 continue
@@ -168,8 +167,7 @@ async def test_an_agent_that_is_away_for_a_while(own: bool) -> None:
             log.add(*events[4:])
             seen += await reading
     told = contents(seen)
-    assert [one for one in told if gaps([one]) == 0] == events
-    assert gaps(told) == (0 if own else 1)
+    assert ([one for one in told if gaps([one]) == 0], gaps(told)) == (events, (0 if own else 1))
     assert len(agent.streams) == 1 + QUICK.attempts
 
 
@@ -201,8 +199,7 @@ async def test_a_stream_that_breaks_again_and_again_without_an_event_ends() -> N
         seen: list[Seen] = []
         with pytest.raises(A2AError):
             await into(seen, numbered(service, sending()))
-    assert contents(seen)[:-1] == log.events
-    assert gaps(contents(seen)) == 1
+    assert (contents(seen)[:-1], gaps(contents(seen))) == (log.events, 1)
     assert len(agent.streams) == 1 + QUICK.attempts
 
 

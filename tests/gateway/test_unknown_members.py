@@ -194,8 +194,7 @@ async def test_agents_of_0_3_get_what_1_0_and_its_draft_know(caller: str) -> Non
         answer = await client.json(caller, "SendMessage", REQUEST)
         assert answer["task"]["generation"] == "4"
         [asked] = raw.asked
-        assert asked["configuration"]["ifGenerationMatch"] == 3
-        assert known(asked) == asked
+        assert (asked["configuration"]["ifGenerationMatch"], known(asked)) == (3, asked)
 
 
 def test_notifications_carry_them() -> None:

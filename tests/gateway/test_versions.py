@@ -74,8 +74,7 @@ async def test_streams_of_0_3_end_with_the_one_final_event(
         events = await streamed(front, text)
     finals = [event.get("final") for event in events if event["kind"] == "status-update"]
     assert finals == [False] * (len(finals) - 1) + [True]
-    assert events[-1]["kind"] == "status-update"
-    assert events[-1]["status"]["state"] == state
+    assert (events[-1]["kind"], events[-1]["status"]["state"]) == ("status-update", state)
     assert events[0]["kind"] == "task"
 
 

@@ -98,8 +98,7 @@ async def test_a_task_keeps_carried_content_that_its_agent_does_not_see() -> Non
     talk = Talk(agent_of(execute, cancel))
     response = await talk.client.send_message(carrying("first"))
     task_id = response.task.id
-    assert response.task.status.state == INPUT
-    assert residues(response.task.history[0]) == 2
+    assert (response.task.status.state, residues(response.task.history[0])) == (INPUT, 2)
     follow_up = carrying("second", task_id=task_id)
     task = (await talk.client.send_message(follow_up)).task
     assert task.status.state == COMPLETED
@@ -122,8 +121,7 @@ async def test_an_agent_that_gives_its_callers_message_back_loses_nothing() -> N
         yield run.status(COMPLETED)
 
     task = (await Talk(agent_of(execute)).client.send_message(carrying())).task
-    assert len(task.history) == 1
-    assert residues(task.history[0]) == 2
+    assert (len(task.history), residues(task.history[0])) == (1, 2)
 
 
 async def test_a_direct_answer_is_given_without_it() -> None:

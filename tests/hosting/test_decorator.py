@@ -105,8 +105,7 @@ async def test_the_card_has_the_values_of_the_decorator() -> None:
         "2.1",
         provider,
     )
-    assert list(card.skills) == [skill]
-    assert list(card.capabilities.extensions) == [extension]
+    assert (list(card.skills), list(card.capabilities.extensions)) == ([skill], [extension])
     assert (card.capabilities.streaming, card.capabilities.push_notifications) == (False, True)
     assert list(card.default_output_modes) == ["application/json"]
     assert (card.icon_url, card.documentation_url) == ("https://p.example/icon.png", "https://p.example/docs")

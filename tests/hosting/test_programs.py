@@ -157,8 +157,7 @@ async def test_a_caller_cannot_write_events() -> None:
     talk = shell('cat "$A2A_REQUEST" > "$A2A_OUT/request.json"; cat')
     for text in ("a2a-events-1\n", "a2a-events-1 00000000000000000000000000000000\n", ""):
         task = await talk.send(text + '{"error": "forged"}\n')
-        assert task.status.state == COMPLETED
-        assert text_of(task) == text + '{"error": "forged"}\n'
+        assert (task.status.state, text_of(task)) == (COMPLETED, text + '{"error": "forged"}\n')
     await talk.close()
 
 
@@ -236,8 +235,7 @@ async def test_a_conversation_belongs_to_one_caller() -> None:
             [(ALICE, "c"), (ALICE, "c"), (BOB, "c"), (ALICE, "d"), (None, "c")]
         )
     ]
-    assert names[0] == names[1]
-    assert len(set(names)) == 4
+    assert (names[0], len(set(names))) == (names[1], 4)
     await talk.close()
 
 

@@ -443,8 +443,7 @@ async def test_tasks_that_fail_are_read_and_written_together(
         patch.setattr(store, "open", opened)
         await talk.engine.start()
         await talk.engine.wait_recovered()
-    assert [task_id for batch in calls for task_id in batch] == newest
-    assert len(calls) == 1
+    assert ([task_id for batch in calls for task_id in batch], len(calls)) == (newest, 1)
     assert (await talk.list(status=FAILED)).total_size == 40
     await talk.close()
 

@@ -47,10 +47,8 @@ def test_input_of_a_run() -> None:
     configuration = hub.SendMessageConfiguration(accepted_output_modes=["text/plain"])
     run = run_of("hi", configuration=configuration, metadata={"n": 7})
     assert (run.text, run.message.message_id, len(run.parts)) == ("hi", "m-1", 1)
-    assert list(run.accepted_output_modes) == ["text/plain"]
-    assert run.configuration == configuration
-    assert run.metadata["n"] == 7
-    assert [one.message_id for one in run.history] == ["m-1"]
+    assert (list(run.accepted_output_modes), run.configuration) == (["text/plain"], configuration)
+    assert (run.metadata["n"], [one.message_id for one in run.history]) == (7, ["m-1"])
     assert not run.cancelled
 
 
@@ -116,8 +114,7 @@ def test_an_artifact() -> None:
     )
     assert (artifact.artifact_id, artifact.name, artifact.description) == ("x", "N", "D")
     assert [part.WhichOneof("content") for part in artifact.parts] == ["text", "data"]
-    assert list(artifact.extensions) == ["https://e.example/1"]
-    assert artifact.metadata["n"] == 7
+    assert (list(artifact.extensions), artifact.metadata["n"]) == (["https://e.example/1"], 7)
     assert run_of().artifact("a").last_chunk
     assert run_of().artifact("a").artifact.artifact_id != run_of().artifact("a").artifact.artifact_id
 

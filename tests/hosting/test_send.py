@@ -64,8 +64,7 @@ async def test_parts_come_back_as_they_went() -> None:
     for agent, verb in ((EchoAgent(), "x"), (ScriptedAgent(), "data")):
         sent = [hub.Part(text=verb), *parts]
         answer = await Talk(agent).send(parts=sent, extensions=["https://e.example/1"])
-        assert list(answer.parts) == sent
-        assert list(answer.extensions) == ["https://e.example/1"]
+        assert (list(answer.parts), list(answer.extensions)) == (sent, ["https://e.example/1"])
 
 
 async def test_a_task_is_answered_when_it_has_ended(talk: Talk) -> None:
@@ -80,8 +79,7 @@ async def test_a_task_is_answered_when_it_has_ended(talk: Talk) -> None:
 @pytest.mark.parametrize(("text", "state"), [("fail", FAILED), ("reject", REJECTED)])
 async def test_a_task_may_end_badly(talk: Talk, text: str, state: int) -> None:
     task = await talk.send(text)
-    assert task.status.state == state
-    assert task.status.message.task_id == task.id
+    assert (task.status.state, task.status.message.task_id) == (state, task.id)
 
 
 async def test_the_message_stands_in_the_history_with_its_ids(talk: Talk) -> None:
@@ -311,8 +309,7 @@ async def test_an_unknown_state_keeps_no_caller_waiting() -> None:
 
     talk = Talk(agent_of(execute), store=store)
     task = await talk.send("go on", task_id="t")
-    assert task.status.state == hub.TASK_STATE_UNSPECIFIED
-    assert len(task.artifacts) == 1
+    assert (task.status.state, len(task.artifacts)) == (hub.TASK_STATE_UNSPECIFIED, 1)
 
 
 @pytest.mark.parametrize("begins", [True, False])

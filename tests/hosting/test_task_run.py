@@ -448,8 +448,7 @@ class RunMachine(RuleBasedStateMachine):
                 Reason.UNAVAILABLE,
                 Reason.UNSUPPORTED_OPERATION,
             )
-        assert self.script.active == 0
-        assert self.engine.live == 0
+        assert (self.script.active, self.engine.live) == (0, 0)
         assert not asyncio.all_tasks(self.loop)
         stored = self.loop.run_until_complete(MemoryStore.get(self.store, SCOPE, self.task_id))
         assert stored is None or stored.task.status.state not in RUNNING

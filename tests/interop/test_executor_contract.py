@@ -149,8 +149,7 @@ async def test_the_context_has_the_caller_the_tenant_the_headers_and_the_extensi
     call = known.call_context
     assert (call.user.is_authenticated, call.user.user_name, call.tenant) == (True, "ada", "acme")
     assert known.requested_extensions == {"urn:x", "urn:y"}
-    assert call.state["headers"]["x-trace"] == "7"
-    assert call.state["claims"] == {"scope": "send"}
+    assert (call.state["headers"]["x-trace"], call.state["claims"]) == ("7", {"scope": "send"})
     assert known.metadata == {"k": {"deep": [1.0]}}
     assert list(known.configuration.accepted_output_modes) == ["text/plain"]
     assert (unknown.call_context.user.is_authenticated, unknown.tenant) == (False, "")

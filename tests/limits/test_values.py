@@ -233,8 +233,7 @@ async def read(one: Read) -> list[list[str]]:
     async with asyncio.timeout(PATIENCE):
         while True:
             page = await one(hub.ListTasksRequest(include_artifacts=True, page_token=token))
-            assert page.page_size == len(page.tasks)
-            assert page.total_size == COUNT
+            assert (page.page_size, page.total_size) == (len(page.tasks), COUNT)
             assert all(len(task.artifacts[0].parts[0].text) == SIZE for task in page.tasks)
             found.append([task.id for task in page.tasks])
             token = page.next_page_token

@@ -293,8 +293,7 @@ async def test_failures_are_counted_and_passed_on(probe: Probe) -> None:
     for call in (get(caller("a")), subscribe(caller("a"))):
         with pytest.raises(A2AError):
             await ask(service, call)
-    assert {one.errors for one in table} == {1}
-    assert len(list(table)) == 2
+    assert ({one.errors for one in table}, len(list(table))) == ({1}, 2)
 
 
 async def test_a_caller_that_hangs_up_on_a_stream_has_not_failed(probe: Probe) -> None:

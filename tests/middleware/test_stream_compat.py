@@ -97,8 +97,7 @@ async def test_a_terminal_status_is_final_even_if_it_does_not_say_so(rest: list[
 async def test_a_stream_without_a_final_event_gets_one() -> None:
     events = [task(), status(AUTH), artifact()]
     got = await streamed(Probe(), *events)
-    assert got[:3] == events
-    assert len(got) == 4
+    assert (got[:3], len(got)) == (events, 4)
     made = got[3].status_update
     assert (made.task_id, made.context_id, made.status.state) == ("t-1", "c-1", AUTH)
     assert read_final(made) is True

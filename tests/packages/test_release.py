@@ -140,8 +140,7 @@ def test_the_bill_of_materials_names_its_subject(tmp_path: Path, monkeypatch: py
         trial.list_materials(Path("/programs"), Path("/all"), bill, "1.0")
     subject |= {"name": trial.NAME, "version": "1.0"}
     trial.list_materials(Path("/programs"), Path("/all"), bill, "1.0")
-    assert ran[ran.index("--pyproject") + 1] == ROOT / "pyproject.toml"
-    assert ran[-1] == Path("/all")
+    assert (ran[ran.index("--pyproject") + 1], ran[-1]) == (ROOT / "pyproject.toml", Path("/all"))
     written = json.loads(bill.read_text())
     assert written["metadata"]["component"] == subject | {"purl": f"pkg:pypi/{trial.NAME}@1.0"}
     assert written["components"] == [{"name": "one"}]

@@ -60,8 +60,7 @@ def test_both_work_in_one_process(imports: tuple[str, str]) -> None:
         timeout=PATIENCE,
         check=False,
     )
-    assert done.stderr == ""
-    assert done.stdout == "both work\n"
+    assert (done.stderr, done.stdout) == ("", "both work\n")
 
 
 def test_importing_ours_leaves_the_default_pool_alone() -> None:

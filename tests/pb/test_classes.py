@@ -126,8 +126,7 @@ def test_enums_and_their_values_agree(module: ModuleType) -> None:
 def test_struct_takes_and_gives_python_values() -> None:
     struct = google_protobuf.Struct()
     struct.update({"text": "a", "number": 1.5, "list": [True, None, {"deep": "b"}]})
-    assert struct["text"] == "a"
-    assert struct["list"][2]["deep"] == "b"
+    assert (struct["text"], struct["list"][2]["deep"]) == ("a", "b")
     assert struct.fields["list"].list_value.values[1].HasField("null_value")
     assert lf_a2a_v1.Task(metadata=struct).metadata == struct
 

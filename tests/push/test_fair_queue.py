@@ -24,8 +24,7 @@ def anything(_: str) -> int:
 def test_fair_queue_are_taken_once_and_come_back() -> None:
     ours = lines()
     ours.put("a", "x")
-    assert ours.take(10, anything) == ["a"]
-    assert ours.take(10, anything) == []
+    assert (ours.take(10, anything), ours.take(10, anything)) == (["a"], [])
     assert "a" in ours
     ours.put("a", "x")
     assert ours.take(10, anything) == ["a"]
@@ -56,11 +55,9 @@ def test_fair_queue_wait_for_their_time() -> None:
     ours = lines(clock)
     ours.put("a", "x", 5)
     ours.put("b", "x", 2)
-    assert ours.wait() == pytest.approx(2)
-    assert ours.take(10, anything) == []
+    assert (ours.wait(), ours.take(10, anything)) == (pytest.approx(2), [])
     clock.time += 3
-    assert ours.take(10, anything) == ["b"]
-    assert ours.wait() == pytest.approx(2)
+    assert (ours.take(10, anything), ours.wait()) == (["b"], pytest.approx(2))
     ours.put("a", "x", 50)
     clock.time += 3
     assert ours.take(10, anything) == []
@@ -104,8 +101,7 @@ def test_a_line_moves_to_another_target() -> None:
     ours = lines()
     ours.put("a", "x")
     ours.put("a", "y")
-    assert ours.target("a") == "y"
-    assert ours.take(10, lambda target: 1 if target == "x" else 0) == []
+    assert (ours.target("a"), ours.take(10, lambda target: 1 if target == "x" else 0)) == ("y", [])
     assert ours.take(10, lambda target: 1 if target == "y" else 0) == ["a"]
 
 

@@ -158,5 +158,4 @@ def test_notifications_of_an_agent_of_0_1_are_read() -> None:
         }
     ).encode()
     task = read(body, "0.1").task
-    assert (task.id, task.context_id) == ("t", "c")
-    assert task.status.message.parts[0].text == "x"
+    assert (task.id, task.context_id, task.status.message.parts[0].text) == ("t", "c", "x")

@@ -189,8 +189,7 @@ async def test_answers_mask_credentials_and_take_the_mask_back(binding: str) -> 
                 )
         await client.send_message(asking("done", task_id=task.id))
         for one in await receiver.arrived(2):
-            assert one.headers["authorization"] == f"Bearer {SECRET}"
-            assert one.path == "/hook/changed"
+            assert (one.headers["authorization"], one.path) == (f"Bearer {SECRET}", "/hook/changed")
 
 
 async def test_the_mask_within_a_message_is_named_where_it_stands() -> None:

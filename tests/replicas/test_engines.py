@@ -101,8 +101,7 @@ async def test_a_message_reaches_the_replica_that_works_on_the_task_and_its_answ
     await _joined(two, task_id, "m-2")
     steps.gate.open()
     task = await sending
-    assert task.status.state == COMPLETED
-    assert task.artifacts[0].parts[0].text == "got more"
+    assert (task.status.state, task.artifacts[0].parts[0].text) == (COMPLETED, "got more")
     assert [run.text for run in steps.runs] == ["go", "more"]
     assert two.engine.live == 0, "the other replica has worked on it"
 
@@ -185,10 +184,8 @@ async def test_the_circumstances_of_a_call_travel_with_it(beside: Any) -> None:
     steps.gate.open()
     await sending
     seen = steps.runs[1].context
-    assert seen.tenant == "acme"
-    assert seen.principal == context.principal
-    assert seen.parameters["x-trace"] == "7"
-    assert seen.origin == context.origin
+    assert (seen.tenant, seen.principal) == ("acme", context.principal)
+    assert (seen.parameters["x-trace"], seen.origin) == ("7", context.origin)
     with rejected(Reason.TASK_NOT_FOUND):
         await two.cancel(task_id, context=CallContext(principal=Principal("bob")))
 

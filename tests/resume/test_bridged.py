@@ -50,8 +50,7 @@ async def test_cut_before_the_gateway_and_the_task_has_ended(front: str, own: bo
             bridge.play(Log(*events, numbered=own))
             seen = await read_until_cut(bridge.service, sending(), bridge.near, place)
             seen += await resumed(bridge.service, TASK, seen[-1].id)
-            assert contents(seen) == plain(events)
-            assert len({one.id for one in seen}) == len(events)
+            assert (contents(seen), len({one.id for one in seen})) == (plain(events), len(events))
 
 
 @fronts

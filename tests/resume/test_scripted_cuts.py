@@ -89,8 +89,7 @@ async def test_a_snapshot_has_the_id_of_the_last_event_it_holds(binding: str) ->
     log = Log(*events[:3])
     async with through_a_cutter(log, binding) as (service, cutter):
         seen = await read_until_cut(service, subscribing(TASK), cutter, 1)
-        assert [one.id for one in seen] == ["3"]
-        assert seen[0].content.task == log.task()
+        assert ([one.id for one in seen], seen[0].content.task) == (["3"], log.task())
         log.add(*events[3:])
         assert await read_on(service, TASK, seen[0].id) == logged(log)[3:]
 
@@ -103,8 +102,7 @@ async def test_a_gap_is_marked_twice_and_followed_by_a_snapshot(binding: str, af
     async with through_a_cutter(log, binding) as (service, _):
         (only,) = await read(service, call)
     assert only.gap
-    assert only.id == str(len(log.events))
-    assert gap_of(only.content) == GapMark(after, only.id)
+    assert (only.id, gap_of(only.content)) == (str(len(log.events)), GapMark(after, only.id))
     assert only.content.task.status.state == hub.TASK_STATE_COMPLETED
 
 

@@ -97,8 +97,7 @@ async def test_the_order_of_closing(monkeypatch: pytest.MonkeyPatch) -> None:
             await peer.send("hello")
         await server.drain(1.0)
         assert order == ["engine", "delivery"]
-    assert order[-1] == "store"
-    assert order.count("store") == 1
+    assert (order[-1], order.count("store")) == ("store", 1)
 
 
 async def test_nothing_stays_open_if_the_listener_fails(tmp_path: Path) -> None:

@@ -42,8 +42,7 @@ async def test_a_url_an_address_a_card_an_interface_and_an_agent() -> None:
 async def test_properties_of_a_peer() -> None:
     async with serve(agent()) as server:
         async with connect(f"http://{server.http}") as peer:
-            assert peer.card == server.card
-            assert peer.interface == server.card.supported_interfaces[0]
+            assert (peer.card, peer.interface) == (server.card, server.card.supported_interfaces[0])
         async with connect(server.card, binding="GRPC", version="1.0") as peer:
             assert peer.interface == server.card.supported_interfaces[2]
         async with connect(str(server.grpc)) as peer:
@@ -143,9 +142,7 @@ async def test_streams(binding: str) -> None:
     async with serve(one) as server, connect(server.card if binding else one, binding=binding) as peer:
         async with aclosing(peer.stream("words")) as events:
             found = [event.WhichOneof("payload") async for event in events]
-        assert found[0] == "task"
-        assert found[-1] == "status_update"
-        assert found.count("artifact_update") == 2
+        assert (found[0], found[-1], found.count("artifact_update")) == ("task", "status_update", 2)
         assert [text async for text in peer.stream_text("words")] == ["one ", "two"]
         assert [text async for text in peer.stream_text("hi", context=CallContext())] == ["hi!"]
 

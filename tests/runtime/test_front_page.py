@@ -43,8 +43,7 @@ async def test_a_browser_sees_the_agent() -> None:
         status, headers, page = await got(url, **BROWSER)
     assert status == 200
     assert headers["Content-Type"] == "text/html; charset=utf-8"
-    assert headers["Cache-Control"] == "no-store"
-    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert (headers["Cache-Control"], headers["X-Content-Type-Options"]) == ("no-store", "nosniff")
     assert "<h1>echo 1.0.0</h1>" in page
     assert "Repeats &lt;the&gt; text." in page
     for binding in ("JSONRPC", "HTTP+JSON", "GRPC"):

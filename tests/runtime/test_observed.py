@@ -112,8 +112,7 @@ async def test_a_call_through_a_gateway_is_one_trace_with_four_spans() -> None:
         traces.count.started = traces.count.ended = 0
         async with aclosing(peer.stream("Bern")) as events:
             assert [event async for event in events]
-    assert chain(traces.spans) == FOUR
-    assert {code(span) for span in traces.spans} == {"OK"}
+    assert (chain(traces.spans), {code(span) for span in traces.spans}) == (FOUR, {"OK"})
 
 
 async def test_the_context_goes_on_where_nothing_of_the_caller_is_forwarded() -> None:

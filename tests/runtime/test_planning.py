@@ -104,8 +104,7 @@ async def test_a_public_url_is_shown_and_given_to_extended_cards() -> None:
         extended = (await http.get("/agents/shows/extendedAgentCard")).json()
         urls = [url for _, url in listed(card)]
         assert urls == ["https://pub.example/a/", "https://pub.example/a"]
-        assert extended["name"] == "extended"
-        assert listed(extended)[:2] == listed(card)
+        assert (extended["name"], listed(extended)[:2]) == ("extended", listed(card))
 
 
 async def test_extended_cards_follow_the_caller_too() -> None:

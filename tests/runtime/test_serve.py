@@ -302,8 +302,7 @@ async def test_a_required_extension(binding: str) -> None:
 async def test_the_extended_card_gets_addresses(binding: str) -> None:
     async with serve(agent()) as server, connect(server.card, binding=binding) as peer:
         extended = await peer.get_extended_agent_card()
-        assert extended.name == "extended"
-        assert listed(extended) == listed(server.card)
+        assert (extended.name, listed(extended)) == ("extended", listed(server.card))
 
 
 async def test_the_extended_card_follows_the_caller() -> None:

@@ -369,8 +369,7 @@ async def test_groups_of_anything_add_up(url: str, seed: int) -> None:
             authors = await asyncio.gather(*(one(f"t{number}") for number in range(20)))
         for author in authors:
             stored = await found(store, author.task.id)
-            assert stored.task == author.task
-            assert stored.last == author.writer.last
+            assert (stored.task, stored.last) == (author.task, author.writer.last)
             assert len(await rest(store.subscribe(author.task.id, 0))) == author.writer.last
         counted = await store.list(HERE, TaskQuery())
         assert counted.total == 20

@@ -201,8 +201,7 @@ async def test_reads_while_the_file_is_away_leave_its_log_alone(
         # More than the pool keeps, so that new connections are made.
         reads = [store.list(HERE, TaskQuery()) for _ in range(40)]
         answers = await asyncio.gather(*reads, return_exceptions=True)
-        assert size(path) == -1
-        assert log_size(path) == before
+        assert (size(path), log_size(path)) == (-1, before)
         for answer in answers:
             if isinstance(answer, BaseException):
                 assert isinstance(answer, A2AError)
@@ -229,6 +228,5 @@ async def test_another_file_at_the_path_is_not_opened(
         before = log_size(path)
         begin_another(path)
         await asyncio.gather(*(store.list(HERE, TaskQuery()) for _ in range(40)), return_exceptions=True)
-        assert size(path) == 0
-        assert log_size(path) == before
+        assert (size(path), log_size(path)) == (0, before)
         move(path.with_name("away"), path)

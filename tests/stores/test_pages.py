@@ -52,8 +52,7 @@ async def test_unchanged_tasks_are_on_exactly_one_page(url: str) -> None:
             await asyncio.gather(moved.sync(), new.sync())
             step += 1
         stayed = [f"t{number:03}" for number in reversed(range(60)) if number >= step]
-        assert [one for one in seen if one in set(stayed)] == stayed
-        assert len(seen) == len(set(seen))
+        assert ([one for one in seen if one in set(stayed)], len(seen)) == (stayed, len(set(seen)))
         assert page.total == 60 + step
 
 

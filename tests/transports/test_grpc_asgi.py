@@ -61,8 +61,7 @@ def application(service: Scripted, **options: Any) -> AsgiHost:
 async def posted(http: httpx.AsyncClient, path: str, message: bytes, media: str = WEB, **headers: str) -> Any:
     body = b64encode(framed(message)) if media == TEXT else framed(message)
     answer = await http.post(path, content=body, headers={"content-type": media, **headers})
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == media
+    assert (answer.status_code, answer.headers["content-type"]) == (200, media)
     return frames(b64decode(answer.content) if media == TEXT else answer.content)
 
 

@@ -83,8 +83,7 @@ async def test_the_sdks_client_calls_us(transport: GrpcTransport, probe: Probe, 
     assert probe.last.operation is operation
     assert probe.last.request == request
     seen = probe.last.context
-    assert seen.tenant == request.tenant
-    assert seen.parameters["a2a-version"] == "1.0"
+    assert (seen.tenant, seen.parameters["a2a-version"]) == (request.tenant, "1.0")
     assert seen.extensions == ("u:1", "u:2")
     assert seen.deadline is not None
 
@@ -199,5 +198,4 @@ async def test_we_read_errors_packed_by_googles_classes(streaming: bool) -> None
             await call
     error = caught.value
     assert (error.reason, error.message) == (Reason.TASK_NOT_CANCELABLE, "as it says")
-    assert error.violations == (Violation("id", "is wrong"),)
-    assert error.metadata == {"taskId": "t"}
+    assert (error.violations, error.metadata) == ((Violation("id", "is wrong"),), {"taskId": "t"})

@@ -254,8 +254,7 @@ async def test_a_start_that_failed_is_tried_again(caplog: pytest.LogCaptureFixtu
     async with browser(application(Scripted(), startup=start)) as http:
         for _ in range(2):
             rejected = await http.post("/", json=RPC)
-            assert rejected.status_code == 503
-            assert rejected.headers["Retry-After"] == "1"
+            assert (rejected.status_code, rejected.headers["Retry-After"]) == (503, "1")
             assert "UNAVAILABLE" in rejected.text
             assert "secret" not in rejected.text
         assert (await http.post("/", json=RPC)).status_code == 200

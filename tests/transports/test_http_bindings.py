@@ -73,8 +73,7 @@ async def test_a_message(binding: Variant) -> None:
         "message": {"messageId": "m-2", "role": "ROLE_AGENT", "parts": [{"text": "hi"}]}
     }
     [call] = service.calls
-    assert call.operation.name == "SendMessage"
-    assert call.request.message.parts[0].text == "hello"
+    assert (call.operation.name, call.request.message.parts[0].text) == ("SendMessage", "hello")
     assert call.context.parameters["a2a-version"] == "1.0"
 
 
@@ -178,8 +177,7 @@ async def test_every_error(binding: Variant, reason: Reason) -> None:
         )
     ) as host:
         answer = await ask(host, binding.send())
-    assert answer.reason == reason.name
-    assert answer.headers["retry-after"] == "2"
+    assert (answer.reason, answer.headers["retry-after"]) == (reason.name, "2")
     error = answer.json()["error"]
     assert error["message"] == "told"
     if binding.kind == "JSONRPC":
@@ -234,8 +232,7 @@ async def test_reply_parameters_are_headers(binding: Variant) -> None:
     async with hosting(Scripted(on_unary=answer)) as host:
         assert (await ask(host, binding.send())).headers["a2a-extensions"] == "urn:a"
         denied = await ask(host, binding.get("7"))
-    assert denied.status == 401
-    assert denied.headers["www-authenticate"] == "Bearer"
+    assert (denied.status, denied.headers["www-authenticate"]) == (401, "Bearer")
 
 
 @both
@@ -329,8 +326,7 @@ async def test_params_may_be_left_out_where_all_are_optional() -> None:
 async def test_methods_that_do_not_exist(method: str) -> None:
     async with hosting(Scripted()) as host:
         answer = await ask(host, request("POST", "/", frame(method, {}, id_="x")))
-    assert answer.reason == "METHOD_NOT_FOUND"
-    assert answer.json()["id"] == "x"
+    assert (answer.reason, answer.json()["id"]) == ("METHOD_NOT_FOUND", "x")
 
 
 async def test_an_id_that_is_larger_than_64_bits_comes_back() -> None:
@@ -391,8 +387,7 @@ async def test_query_parameters_reach_the_request() -> None:
         assert (await ask(host, request("GET", f"/tasks?{query}"))).status == 200
         bad = await ask(host, request("GET", "/tasks?status=NONSENSE"))
     [call] = service.calls
-    assert call.request.page_size == 5
-    assert call.request.status == hub.TASK_STATE_WORKING
+    assert (call.request.page_size, call.request.status) == (5, hub.TASK_STATE_WORKING)
     assert call.request.include_artifacts
     assert call.request.status_timestamp_after.seconds == 1767225600
     assert bad.reason == "INVALID_PARAMS"

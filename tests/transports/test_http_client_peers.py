@@ -279,8 +279,7 @@ async def test_sent_headers(kind: str) -> None:
     [(first, headers, body)] = peer.requests
     path = "/base" if kind == "JSONRPC" else "/base/message:send"
     assert first == f"POST {path} HTTP/1.1"
-    assert headers["a2a-version"] == "1.0"
-    assert headers["content-type"] == "application/json"
+    assert (headers["a2a-version"], headers["content-type"]) == ("1.0", "application/json")
     assert "application/json" in headers["accept"]
     tree = json.loads(body)
     params = tree["params"] if kind == "JSONRPC" else tree

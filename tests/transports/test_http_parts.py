@@ -280,8 +280,7 @@ async def test_a_document() -> None:
         host.publish("/.well-known/agent-card.json", lambda base: json.dumps({"url": base}).encode())
         path = "/.well-known/agent-card.json"
         first = await ask(host, request("GET", path, version="", host="here:1"))
-        assert first.status == 200
-        assert first.json() == {"url": "http://here:1"}
+        assert (first.status, first.json()) == (200, {"url": "http://here:1"})
         assert first.headers["content-type"] == "application/json"
         assert "max-age=" in first.headers["cache-control"]
         assert first.headers["access-control-allow-origin"] == "*"
@@ -411,8 +410,7 @@ def test_without_proxies() -> None:
     ],
 )
 def test_proxies(headers: dict[str, str], expected: str) -> None:
-    assert url(**headers) == expected
-    assert url(trusted=False, **headers) == "http://in:8080"
+    assert (url(**headers), url(trusted=False, **headers)) == (expected, "http://in:8080")
 
 
 @each(

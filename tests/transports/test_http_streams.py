@@ -76,8 +76,7 @@ async def stream(asked: bytes, script: Script, options: HostOptions | None = Non
 @both
 async def test_events_in_order(asked: bytes) -> None:
     answer = await stream(asked, saying("one", "two\u2028\x85", "three"))
-    assert answer.status == 200
-    assert answer.headers["content-type"] == "text/event-stream"
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
     assert answer.headers["cache-control"] == "no-cache"
     assert answer.headers["x-accel-buffering"] == "no"
     assert texts(answer.body) == ["one", "two\u2028\x85", "three"]
@@ -95,8 +94,7 @@ async def test_a_stream_of_nothing(asked: bytes) -> None:
 @both
 async def test_an_early_error_is_an_ordinary_answer(asked: bytes) -> None:
     answer = await stream(asked, saying(A2AError(Reason.TASK_NOT_FOUND)))
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.reason == "TASK_NOT_FOUND"
+    assert (answer.headers["content-type"], answer.reason) == ("application/json", "TASK_NOT_FOUND")
     assert answer.status == (200 if asked is RPC else 404)
 
 

@@ -195,8 +195,7 @@ async def test_unknown_methods(binding: Variant) -> None:
                 else request("GET", "/v1/nothing", version=version)
             )
             answer = await ask(host, raw)
-            assert binding.reason(answer) == "METHOD_NOT_FOUND"
-            assert binding.is_old(answer) == old
+            assert (binding.reason(answer), binding.is_old(answer)) == ("METHOD_NOT_FOUND", old)
             assert answer.status == (200 if binding == RPC else 404)
 
 
@@ -304,8 +303,7 @@ async def test_extensions_under_either_name(
         answer = await ask(host, binding.get(old=not version, version=version, **sent))
     assert service.calls[0].context.extensions == seen
     names = {name for name in answer.headers if "extensions" in name}
-    assert names == echoed
-    assert {answer.headers[name] for name in names} == {ONE}
+    assert (names, {answer.headers[name] for name in names}) == (echoed, {ONE})
 
 
 @both
@@ -340,8 +338,7 @@ async def test_declared_versions_of_clients(
         await near.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), context))
     got = service.calls[0].context
     assert {name: value for name, value in got.parameters.items() if "a2a" in name} == expected
-    assert got.extensions == (ONE,)
-    assert got.origin.version == dialect.version
+    assert (got.extensions, got.origin.version) == ((ONE,), dialect.version)
 
 
 def _message() -> hub.SendMessageRequest:

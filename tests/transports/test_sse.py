@@ -106,8 +106,7 @@ def test_an_object_without_data_is_an_event(cut: int) -> None:
 @pytest.mark.parametrize("stream", [b'{"a": 1', b'{"a": 1,\n', b'data: a\n{"b": 1}', b"data: {}\n"])
 def test_an_object_that_is_cut_or_within_an_event_is_none(stream: bytes) -> None:
     decoder = Decoder(LIMIT)
-    assert decoder.feed(stream) == []
-    assert decoder.end() == []
+    assert (decoder.feed(stream), decoder.end()) == ([], [])
     assert decoder.pending
 
 

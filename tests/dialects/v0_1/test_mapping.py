@@ -119,8 +119,7 @@ def test_states_that_0_1_lacks_are_downgraded_and_kept_in_metadata(true: str, sh
 def test_a_mark_that_does_not_fit_the_state_is_metadata_like_any_other() -> None:
     wire = task(metadata={messages.MARK: {"state": "rejected"}})
     tree = messages.decode_task(wire)
-    assert tree["status"]["state"] == "working"
-    assert tree["metadata"] == wire["metadata"]
+    assert (tree["status"]["state"], tree["metadata"]) == ("working", wire["metadata"])
     assert messages.encode_task(tree) == wire
 
 
@@ -212,8 +211,7 @@ def test_a_message_is_answered_as_a_marked_completed_task() -> None:
         "parts": [{"kind": "text", "text": "hi"}],
     }
     wire = messages.encode_result(message)
-    assert wire["id"] == "m"
-    assert wire["status"]["state"] == "completed"
+    assert (wire["id"], wire["status"]["state"]) == ("m", "completed")
     assert wire["status"]["message"]["parts"] == [{"type": "text", "text": "hi"}]
     assert "artifacts" not in wire
     assert messages.decode_result(wire) == message
@@ -284,8 +282,7 @@ def some_data(type_: str, data: Any, media: str = OWN, **metadata: Any) -> Any:
     ],
 )
 def test_each_type_of_part(wire: Any, tree: Any) -> None:
-    assert parts.decode_part(wire) == tree
-    assert parts.encode_part(tree) == wire
+    assert (parts.decode_part(wire), parts.encode_part(tree)) == (tree, wire)
 
 
 @pytest.mark.parametrize(

@@ -281,8 +281,7 @@ def test_a_legacy_code_that_does_not_mean_the_error_is_not_believed() -> None:
 
 def test_an_unknown_error_number_is_kept() -> None:
     error = error_of(-32055)
-    assert error.code == -32055
-    assert encode_jsonrpc(error).body["code"] == -32055
+    assert (error.code, encode_jsonrpc(error).body["code"]) == (-32055, -32055)
 
 
 def test_data_of_any_kind_is_kept() -> None:

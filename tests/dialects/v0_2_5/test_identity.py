@@ -376,8 +376,7 @@ def test_errors_come_back(reason: Reason) -> None:
 
 
 def test_properties_of_the_dialect() -> None:
-    assert DIALECT.version == "0.2.5"
-    assert DIALECT.card.paths == ("/.well-known/agent.json",)
+    assert (DIALECT.version, DIALECT.card.paths) == ("0.2.5", ("/.well-known/agent.json",))
     assert not DIALECT.declares
     assert DIALECT.final_events
     assert DIALECT.extensions == V0_3.extensions

@@ -82,8 +82,7 @@ def test_a_regular_card_carries_nothing() -> None:
     )
     assert not bears_residue(decoded)
     assert without_carrier(decoded) is decoded
-    assert decoded.name == "a"
-    assert decoded.provider == hub.AgentProvider(organization="o", url="u")
+    assert (decoded.name, decoded.provider) == ("a", hub.AgentProvider(organization="o", url="u"))
     assert decoded.capabilities.HasField("streaming")
     assert not decoded.capabilities.streaming
     assert not decoded.capabilities.HasField("push_notifications")
@@ -341,8 +340,7 @@ def test_l25_members_unknown_to_0_2_5_are_kept() -> None:
     decoded.security_schemes["o"].oauth2_security_scheme.flows.SetInParent()
     decoded.capabilities.SetInParent()
     tree = encode_card(decoded, "0.2.5")
-    assert tree["protocolVersion"] == "0.2.5"
-    assert tree["skills"][0]["security"] == [{"m": []}]
+    assert (tree["protocolVersion"], tree["skills"][0]["security"]) == ("0.2.5", [{"m": []}])
     assert tree["securitySchemes"]["m"] == {"type": "mutualTLS"}
     assert tree["securitySchemes"]["o"] == {"type": "oauth2", "flows": {}, "oauth2MetadataUrl": "http://meta"}
     assert tree["signatures"] == [{"protected": "p", "signature": "s"}]

@@ -368,8 +368,7 @@ KIND_CONFIG = {"taskId": "t", "pushNotificationConfig": WEBHOOK}
 def test_a_configuration_comes_in_many_bodies(body: dict[str, Any], answer: Any) -> None:
     tree = {**body, "taskId": "t"}  # the path has it
     one = asked(ops.CREATE_PUSH_CONFIG, tree)
-    assert one.decode_request(tree) == CONFIG
-    assert one.encode_response(CONFIG) == answer
+    assert (one.decode_request(tree), one.encode_response(CONFIG)) == (CONFIG, answer)
 
 
 def test_a_configuration_is_sent_as_both_sdks_read_it() -> None:

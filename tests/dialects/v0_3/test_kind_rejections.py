@@ -83,8 +83,7 @@ def test_all_violations_are_listed_up_to_a_limit() -> None:
     with pytest.raises(codec.DecodeError) as raised:
         shapes.EVENT.decode(tree)
     paths = [path for path, _ in raised.value.violations]
-    assert paths[:3] == ["id", "metadata", "history[0].parts[0].text"]
-    assert len(paths) == 20
+    assert (paths[:3], len(paths)) == (["id", "metadata", "history[0].parts[0].text"], 20)
 
 
 def test_requests_are_rejected_as_invalid_params_and_answers_blame_the_peer() -> None:

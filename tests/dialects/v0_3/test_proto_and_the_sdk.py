@@ -203,5 +203,4 @@ def test_the_sdk_reads_a_card() -> None:
     read = sdk(**{"class": "AgentCard", "hex": proto_card.encode_bytes(card).hex()})["model"]
     assert (read["name"], read["url"], read["preferredTransport"]) == ("n", "https://x", "GRPC")
     assert read["capabilities"]["streaming"] is True
-    assert read["securitySchemes"]["k"]["scheme"] == "bearer"
-    assert read["security"] == [{"k": []}]
+    assert (read["securitySchemes"]["k"]["scheme"], read["security"]) == ("bearer", [{"k": []}])

@@ -88,8 +88,7 @@ def test_payload_24_later_members_are_written_and_read() -> None:
     part = hub.Part(url="https://x", filename="name")
     part.metadata["k"] = 1
     wire = written(pairs.PART, part)
-    assert wire.file.name == "name"
-    assert wire.metadata["k"] == 1
+    assert (wire.file.name, wire.metadata["k"]) == ("name", 1)
     assert pairs.decode_bytes(pairs.PART, wire.SerializeToString(), Files.AUTO) == part
 
 

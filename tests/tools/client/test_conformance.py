@@ -239,15 +239,12 @@ async def test_a_wrong_test_is_reported_and_the_others_run(one: Live, tmp_path: 
     ids=str,
 )
 def test_assertions(expected: Any, good: Any, bad: Any) -> None:
-    assert problems(expected, good) == []
-    assert len(problems(expected, bad)) == 1
+    assert (problems(expected, good), len(problems(expected, bad))) == ([], 1)
 
 
 def test_paths_variables_and_conditions() -> None:
     tree = {"a": [{"b": 1}, {"b": 2}], "state": "X"}
-    assert at(tree, "a[*].b") == [1, 2]
-    assert at(tree, "a[1].b") == [2]
-    assert at(tree, "c.d") == []
+    assert (at(tree, "a[*].b"), at(tree, "a[1].b"), at(tree, "c.d")) == ([1, 2], [2], [])
     assert [is_reached(text, tree) for text in ("state == X", "state in [Y, X]", "state != X")] == [
         True,
         True,

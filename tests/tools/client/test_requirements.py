@@ -271,8 +271,7 @@ async def test_an_error_that_ends_a_stream_is_its_last_line() -> None:
         for binding in ("JSONRPC", "HTTP+JSON", "GRPC"):
             words = ("send", "hi", "-a", f"http://{server.http}", "--transport", binding)
             done = await command(*words, "--stream", "-o", "json")
-            assert done.code == 1
-            assert [next(iter(line)) for line in done.lines] == ["task", "error"]
+            assert (done.code, [next(iter(line)) for line in done.lines]) == (1, ["task", "error"])
             assert done.lines[-1]["error"]["code"] == "InvalidParamsError"
 
 
@@ -399,8 +398,7 @@ async def test_a_name_is_cut_by_bytes_and_a_file_that_fails_stops_no_other(tmp_p
         sending = ("send", "x", "-a", address, "--transport", "JSONRPC", "--save-fileparts", str(nowhere))
         probe.on_unary = answering(hub.SendMessageResponse(task=task))
         sent = await command(*sending)
-    assert sent.code == 1
-    assert sent.err.count("cannot be written") == len(names)
+    assert (sent.code, sent.err.count("cannot be written")) == (1, len(names))
     assert sent.fields["State"] == "completed"  # the answer is shown all the same
 
 

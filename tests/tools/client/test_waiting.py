@@ -244,10 +244,8 @@ async def test_looks_at_a_task_that_does_not_change_become_rare(monkeypatch: pyt
     flags = WaitFlags(silence_timeout=0)
     looks = [one async for one in sending.poll(Session(peer, card(), ()), status_task(WORKING), flags)]
     assert [one.status.state for one in looks] == [COMPLETED]
-    assert pauses[:5] == [0.1, 0.2, 0.4, 0.8, 1.6]
-    assert pauses[5] == 2.0
-    assert pauses == sorted(pauses)
-    assert pauses[-1] == 30.0
+    assert (pauses[:5], pauses[5]) == ([0.1, 0.2, 0.4, 0.8, 1.6], 2.0)
+    assert (pauses, pauses[-1]) == (sorted(pauses), 30.0)
     assert peer.looks < 200  # every two seconds it would be 1800
 
 

@@ -23,8 +23,7 @@ DEMO = ("server", *ANY_PORT, "--ui")
 async def test_the_token_the_host_and_the_origin() -> None:
     async with serving(*DEMO) as running, api_of(running) as api, aiohttp.ClientSession(api.place) as other:
         async with other.get(f"/?token={api.token}") as response:
-            assert response.status == 200
-            assert response.content_type == "text/html"
+            assert (response.status, response.content_type) == (200, "text/html")
             policy = response.headers["Content-Security-Policy"]
             assert "default-src 'none'" in policy
             assert "unsafe" not in policy
@@ -188,8 +187,7 @@ def test_the_history_is_bounded() -> None:
     for number in range(KEPT + 50):
         history.begin("a", "SendMessage", message(str(number)), ["GRPC 1.0"])
     entries = history.entries()
-    assert len(entries) == KEPT
-    assert entries[-1]["summary"] == "first"
+    assert (len(entries), entries[-1]["summary"]) == (KEPT, "first")
 
 
 def test_a_long_exchange_says_that_it_is_cut() -> None:

@@ -31,12 +31,10 @@ DEMO = ("server", *ANY_PORT, "--ui")
 async def test_a_message_over_every_cell() -> None:
     async with serving(*DEMO) as running, api_of(running) as api:
         state = await api.get("/api/state")
-        assert state["kind"] == "agent"
-        assert len(state["operations"]) == 11
+        assert (state["kind"], len(state["operations"])) == ("agent", 11)
         agent = await api.get("/api/agent")
         cells = [one["id"] for one in agent["cells"]]
-        assert cells[:3] == list(CURRENT)
-        assert len(cells) == 9
+        assert (cells[:3], len(cells)) == (list(CURRENT), 9)
         assert agent["upstream"] is None
         lines = await api.call("SendStreamingMessage", message("hello"))
         assert lines[0]["call"] == "SendStreamingMessage"
@@ -196,8 +194,7 @@ async def test_a_record_of_the_command_and_one_for_it(tmp_path: Path) -> None:
         async with api.session.post("/api/import", data=path.read_bytes()) as response:
             assert await response.json() == {"numbers": [1]}
         (entry,) = await api.get("/api/history")
-        assert entry["summary"] == "hello"
-        assert entry["cells"] == ["recorded"]
+        assert (entry["summary"], entry["cells"]) == ("hello", ["recorded"])
         await api.call("SendMessage", message("again"), *CURRENT)
         async with api.session.get("/api/export?number=2") as response:
             path.write_bytes(await response.read())
