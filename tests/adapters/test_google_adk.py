@@ -121,8 +121,7 @@ async def test_the_last_output_of_a_workflow_is_told_unless_text_follows(
     outputs: list[Any], found: list[Any]
 ) -> None:
     events = [event(text("spoken")) if one is None else event(output=one) for one in outputs]
-    node = scripted(edges=[], events={"go": events})
-    assert await told(node) == ("completed", found)
+    assert await told(scripted(edges=[], events={"go": events})) == ("completed", found)
 
 
 @each(

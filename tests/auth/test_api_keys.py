@@ -176,8 +176,7 @@ def test_invalid_files_say_where(file: KeyFile, content: bytes, problem: str) ->
 
 
 def test_an_id_twice_and_bad_times(file: KeyFile) -> None:
-    document = json.loads(file.path.read_bytes())
-    row = document["keys"][0]
+    row = json.loads(file.path.read_bytes())["keys"][0]
     file.path.write_text(json.dumps({"format": 1, "keys": [row, row]}))
     with pytest.raises(ValueError, match="an id occurs twice"):
         file.read()

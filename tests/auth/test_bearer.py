@@ -233,8 +233,7 @@ async def test_every_key_of_a_large_set_counts(
     provider: Provider, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Up to a limit, which the log tells. Keys for other uses take no room."""
-    good = provider.keys[0]
-    row = good.as_dict(private=False)
+    row = provider.keys[0].as_dict(private=False)
     others = [{"kty": "oct", "k": "AAAA"}] * 10 + [
         {**row, "kid": f"k{number}"} for number in range(count - 11)
     ]

@@ -254,8 +254,7 @@ def test_the_card_of_an_agent_that_is_served_here_needs_no_interfaces(tree: Any,
 
 
 def test_numbers_of_a_card_are_read_as_they_are_written() -> None:
-    body = dumps(OLD)[:-1] + b',"x":[1.0,9007199254740993,1e400,0.10]}'
-    card = parse_bytes(body, HERE)
+    card = parse_bytes(dumps(OLD)[:-1] + b',"x":[1.0,9007199254740993,1e400,0.10]}', HERE)
     assert dumps(encode_card(card)).endswith(b'"x":[1.0,9007199254740993,1e400,0.10]}')
     extensions = b'{"uri":"u","params":{"n":123456789012345678901234567890}}'
     new = dumps(NEW).replace(b'"capabilities":{}', b'"capabilities":{"extensions":[%s]}' % extensions)

@@ -265,8 +265,7 @@ async def test_a_bounded_number_is_remembered() -> None:
 
 async def test_renewing_one_card_forgets_no_other() -> None:
     hosts = ["http://1.example", "http://2.example"]
-    web = Web({host + WELL_KNOWN: page() for host in hosts})
-    resolver = web.resolver(limit=2)
+    resolver = Web({host + WELL_KNOWN: page() for host in hosts}).resolver(limit=2)
     for host in (*hosts, hosts[1]):
         await resolver.resolve(host)
     assert set(resolver._entries) == {host + WELL_KNOWN for host in hosts}

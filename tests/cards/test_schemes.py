@@ -107,8 +107,7 @@ def test_the_card_of_a_server_of_both_versions() -> None:
     from a2a.server.request_handlers.response_helpers import agent_card_to_dict
     from a2a.types import a2a_pb2
 
-    made = a2a_pb2.AgentCard.FromString(source().SerializeToString())
-    shown = agent_card_to_dict(made)
+    shown = agent_card_to_dict(a2a_pb2.AgentCard.FromString(source().SerializeToString()))
     assert {"supportedInterfaces", "url", "additionalInterfaces"} <= shown.keys(), "a card of both"
     card = parse_bytes(dumps(loads_exact(dumps(shown))), HERE)
     assert [(one.url, one.protocol_binding, one.protocol_version) for one in card.supported_interfaces] == [

@@ -113,8 +113,7 @@ async def test_no_process_database_and_usage_file_has_a_secret(workers: int, tmp
     agent.write_text(AGENT)
     secrets = tmp_path / "secrets"
     secrets.mkdir()
-    keys = KeyFile(secrets / "keys.json")
-    key = keys.create("ann").text
+    key = KeyFile(secrets / "keys.json").create("ann").text
     data = tmp_path / "data"
     data.mkdir()
     store_key = CliRunner().invoke(app, ["push", "key"]).stdout.strip()
@@ -146,8 +145,7 @@ async def test_several_agents_and_their_gateway_show_no_secret(tmp_path: Path) -
     code = tmp_path / "agent.py"
     code.write_text(AGENT)
     (tmp_path / "secret").write_text(f"Bearer {CANARY}")
-    keys = KeyFile(tmp_path / "keys.json")
-    key = keys.create("ann").text
+    key = KeyFile(tmp_path / "keys.json").create("ann").text
     data = tmp_path / "data"
     data.mkdir()
     async with serving("serve", f"{code}:red", *ANY_PORT, "--push-allow", "127.0.0.1") as behind:
@@ -184,8 +182,7 @@ def test_keys_shows_a_secret_once(tmp_path: Path) -> None:
     file = ["--file", str(tmp_path / "keys.json")]
     runner = CliRunner()
     made = runner.invoke(app, ["keys", "create", *file, "--id", "ann", "--scope", "send"])
-    key = made.stdout.strip()
-    secret = key.partition(".")[2]
+    secret = made.stdout.strip().partition(".")[2]
     assert secret not in made.stderr
     salted = json.loads((tmp_path / "keys.json").read_text())
     for arguments in (["list"], ["list", "-o", "json"], ["revoke", "--id", "ann"], ["list"]):

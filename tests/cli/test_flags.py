@@ -382,8 +382,7 @@ def test_secrets_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     secret.write_bytes(BOM_UTF8 + b"key")
     assert parameters([f"X-Key: @{secret}"])["x-key"] == "key"
     monkeypatch.setenv("A2A_BRIDGE_STORE_FILE", str(tmp_path / "none"))
-    result = RUNNER.invoke(app, ["serve", "x.py"])
-    assert result.exit_code == 2
+    assert RUNNER.invoke(app, ["serve", "x.py"]).exit_code == 2
 
 
 # `--help` is short, `--help-all` is complete, and unknown variables are errors.

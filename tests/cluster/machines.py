@@ -176,8 +176,7 @@ class Machines:
     async def _writes(self) -> None:
         while self._working:
             mark = uuid4().hex
-            text = f"steady {PIECES} {mark}"
-            made = await self._sent(text, mark)
+            made = await self._sent(f"steady {PIECES} {mark}", mark)
             if made is not None:
                 self.tasks[made.task.id] = mark
             hanging = await self._sent(f"hang {uuid4().hex}", uuid4().hex)

@@ -186,8 +186,7 @@ class Schedule:
             one.owner.killed = True
             loop.freeze(one.owner)
             if chance.random() < 0.7:
-                name = f"{one.owner.name}'"
-                self.loop.create_task(self._join(name, polls))
+                self.loop.create_task(self._join(f"{one.owner.name}'", polls))
 
     def _mend(self, link: Any) -> None:
         if link.state != UP:

@@ -76,8 +76,7 @@ def test_an_integer_no_double_holds_is_rounded_and_counted(number: int, rounded:
 
 @pytest.mark.parametrize("number", [2**53, 2**60, 2**63, -(2**62)])
 def test_a_large_integer_that_a_double_equals_is_not_counted(number: int, rounded: Rounded) -> None:
-    value = codec.decode_bytes(Value, str(number))
-    assert value.number_value == number
+    assert codec.decode_bytes(Value, str(number)).number_value == number
     assert rounded.count == 0
 
 

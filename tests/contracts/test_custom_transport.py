@@ -66,8 +66,7 @@ def test_the_example_is_found_by_its_kind(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(
         "a2a_bridge.bindings.binding.entry_points", lambda *, group: points if group == GROUP else []
     )
-    found = find("TCP+JSON")
-    assert found.kind.name == "TCP+JSON"
+    assert find("TCP+JSON").kind.name == "TCP+JSON"
     assert "TCP+JSON" in names()
 
 

@@ -111,8 +111,7 @@ class Archived(EventLog[Event]):
             await waiter
         if self.rules.pace is not Pace.FREE or after < self.deleted:
             return ()
-        found = range(after + 1, min(self.archive, after + 50) + 1)
-        return list(found)
+        return list(range(after + 1, min(self.archive, after + 50) + 1))
 
     def on_drop(self, events: Sequence[Event], size: int, /) -> None:
         assert size == sum(map(size_of, events))

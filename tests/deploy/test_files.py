@@ -141,8 +141,7 @@ def test_the_locks_of_the_image_are_parts_of_the_lock() -> None:
     whole = pins(ROOT / "requirements.lock")
     for name in ("requirements.lock", "build.lock"):
         assert "://" not in (FOLDER / name).read_text()
-        found = pins(FOLDER / name)
-        assert found.items() <= whole.items()
+        assert pins(FOLDER / name).items() <= whole.items()
     project = pyproject()["project"]
     absent = ("all", "cluster-server", "envoy", "tools")  # servers of their own, and what is for people
     extras = {name: lines for name, lines in project["optional-dependencies"].items() if name not in absent}
@@ -242,8 +241,7 @@ def test_secrets_of_kubernetes_are_files() -> None:
 
 
 async def test_the_replicas_of_compose(tmp_path: Path) -> None:
-    text = (FOLDER / "bridge.toml").read_text()
-    config = await checked(text, tmp_path, "serve")
+    config = await checked((FOLDER / "bridge.toml").read_text(), tmp_path, "serve")
     assert not {f"A2A_BRIDGE_{key.upper()}" for key in config} & OURS.keys()
     services = COMPOSE["services"]
     agent = services["agent"]
@@ -252,8 +250,7 @@ async def test_the_replicas_of_compose(tmp_path: Path) -> None:
     assert {name: (FOLDER / source).exists() for name, source in places.items()} == dict.fromkeys(
         places, True
     )
-    read = options_of(arguments)
-    assert read["config"] == FOLDER / "bridge.toml"
+    assert options_of(arguments)["config"] == FOLDER / "bridge.toml"
     assert agent["deploy"]["replicas"] == 3
     assert int(agent["stop_grace_period"].removesuffix("s")) > config["timeout_graceful_shutdown"] + LAST
     assert config["drain_window"] > 2 * HEALTH_INTERVAL
@@ -271,8 +268,7 @@ async def test_the_replicas_of_compose(tmp_path: Path) -> None:
 def test_the_secrets_of_compose_are_files(tmp_path: Path) -> None:
     secrets = {name: one["file"] for name, one in COMPOSE["secrets"].items()}
     head = (FOLDER / "compose.yaml").read_text().partition("\nname:")[0]
-    ignored = (ROOT / ".gitignore").read_text().split()
-    assert "deploy/secrets/" in ignored
+    assert "deploy/secrets/" in (ROOT / ".gitignore").read_text().split()
     for file in secrets.values():
         assert file.startswith("./secrets/")
         assert file.removeprefix("./") in head

@@ -287,8 +287,7 @@ def test_details_that_cannot_be_read_stay_bytes(url: str, value: bytes) -> None:
     ids=["wrong member", "not base64", "no value", "no type"],
 )
 def test_details_of_another_type_than_named_are_carried_unchanged(detail: dict[str, Any]) -> None:
-    back = through("GRPC", A2AError(Reason.TASK_NOT_FOUND, details=[detail]))
-    (found,) = back.details
+    (found,) = through("GRPC", A2AError(Reason.TASK_NOT_FOUND, details=[detail])).details
     assert found in (detail, {"@type": "type.googleapis.com/google.protobuf.Struct", "value": detail})
 
 

@@ -292,8 +292,7 @@ def test_metadata_of_any_type_becomes_text() -> None:
 
 @each("number", ["--5", "²", "9" * 5000, "-", "", "x", "1.5", "\u0665"])
 def test_a_number_in_the_metadata_that_is_none(number: str) -> None:
-    found = info("A2A_X", metadata={"code": number})
-    error = rest(400, {"error": {"details": [found]}})
+    error = rest(400, {"error": {"details": [info("A2A_X", metadata={"code": number})]}})
     assert (error.reason, error.code) == (Reason.INVALID_REQUEST, -32600)
 
 
@@ -369,8 +368,7 @@ def check(error: A2AError) -> None:
     assert isinstance(error, A2AError)
     assert "phase" not in error.metadata
     assert loads(dumps(RPC.encode_error(error).body)) is not None
-    sent = PROTO.encode_error(error)
-    assert PROTO.decode_error(sent).blame is Blame.PEER
+    assert PROTO.decode_error(PROTO.encode_error(error)).blame is Blame.PEER
 
 
 @settings(max_examples=150, deadline=None)

@@ -112,8 +112,7 @@ def test_members_that_the_version_lacks_are_kept_in_the_metadata() -> None:
         lacks=("name", "extensions"),
         elsewhere=("parts", "description"),
     )
-    plain = hub.Artifact(artifact_id="a")
-    assert shape.encode(plain) == {"artifactId": "a"}
+    assert shape.encode(hub.Artifact(artifact_id="a")) == {"artifactId": "a"}
     whole = hub.Artifact(artifact_id="a", name="é", extensions=["urn:x", "urn:y"])
     whole.metadata.update({"k": 1})
     tree = shape.encode(whole)
@@ -388,8 +387,7 @@ def test_null_without_a_kind_is_null_in_1_0() -> None:
 def test_null_without_a_kind_is_null_in_0_3(odd: bool) -> None:
     task = v0.Task(id="t", context_id="c", metadata=kindless())
     task.status.state = v0.TASK_STATE_WORKING
-    part = task.artifacts.add(artifact_id="a").parts.add()
-    part.data.data.CopyFrom(kindless())
+    task.artifacts.add(artifact_id="a").parts.add().data.data.CopyFrom(kindless())
     wire = task.SerializeToString() + (b"\xa0\x06\x01" if odd else b"")
     read = _row(V0_3, GRPC, ops.GET_TASK).decode_response(wire)
     assert read.metadata.fields["a"] == Value(null_value=0)

@@ -138,8 +138,7 @@ def test_megabytes_with_a_text_are_not_written_without_a_pause() -> None:
 
 @given(canonical=anything(), given_=anything())
 def test_restoring_a_difference_gives_the_original(canonical: Any, given_: Any) -> None:
-    entries = difference(canonical, given_)
-    again = unmapped.read(unmapped.write(KIND, entries), KIND)
+    again = unmapped.read(unmapped.write(KIND, difference(canonical, given_)), KIND)
     assert again is not None
     made = restore(deepcopy(canonical), again)
     if isinstance(canonical, dict) and isinstance(given_, dict):

@@ -165,8 +165,7 @@ def _methods(cls: type) -> Iterator[str]:
         owner = next(base for base in cls.__mro__ if name in vars(base))
         if not owner.__module__.startswith("a2a_bridge"):
             continue
-        about = inspect.getdoc(value) or ""
-        first = about.partition("\n\n")[0]
+        first = (inspect.getdoc(value) or "").partition("\n\n")[0]
         yield (
             f"- `{name}{_signature(value).replace(chr(40) + 'self, ', chr(40)).replace('(self)', '()')}`"
             + (f": {cell(first)}" if first else "")

@@ -96,8 +96,7 @@ class Load:
             await self._watch(caller, answer.task.id)
 
     async def _streamed(self, caller: Caller) -> None:
-        sent = self._new(self._long())
-        await self._follow(caller, sent)
+        await self._follow(caller, self._new(self._long()))
 
     async def _cut(self, caller: Caller) -> None:
         """Leaves a stream in the middle, and resumes it."""

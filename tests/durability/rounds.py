@@ -173,8 +173,7 @@ class Trial:
         before = self._begun()
         for sent in round_sent:
             for _ in range(1 if sent.task_id or sent.direct else 2):
-                way = chance.choice(ways)
-                await repeats.again(way, sent)
+                await repeats.again(chance.choice(ways), sent)
                 self.totals["repeated"] += 1
         load.tasks += repeats.tasks
         load.pushed |= repeats.pushed

@@ -87,15 +87,13 @@ def test_a_snapshot_that_never_was_is_noticed() -> None:
     ledger = Ledger()
     ledger.acknowledged(done())
     assert missing(TASK, ledger.seen[TASK], LOG[:4])
-    stream = ledger.stream(TASK)
-    stream.show(Shown(hub.StreamResponse(task=done()), 4))
+    ledger.stream(TASK).show(Shown(hub.StreamResponse(task=done()), 4))
     assert len(missing(TASK, ledger.seen[TASK], LOG)) == 1
 
 
 def test_events_missing_in_streams_are_noticed() -> None:
     ledger = Ledger()
-    stream = ledger.stream(TASK, 1)
-    stream.show(Shown(LOG[2], 3))
+    ledger.stream(TASK, 1).show(Shown(LOG[2], 3))
     assert ledger.wrong
     ledger = Ledger()
     ledger.stream(TASK, 1).show(Shown(LOG[1], 2))

@@ -75,8 +75,7 @@ async def test_the_echo_agent_serves_its_declarations() -> None:
         interfaces = [(await line_of(process)).split() for _ in range(2)]
         assert [binding for binding, _ in interfaces] == ["JSONRPC", "GRPC"]
         assert await said(interfaces[1][1], "hello") == "hello"
-        origin = interfaces[0][1].removesuffix("/rpc")
-        assert await said(origin, "hello") == "hello"
+        assert await said(interfaces[0][1].removesuffix("/rpc"), "hello") == "hello"
 
 
 async def test_the_echo_agent_is_served_by_the_command() -> None:

@@ -88,8 +88,7 @@ async def _serving(handler: Recorder | Player) -> AsyncIterator[None]:
     runner = web.AppRunner(application)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
         handler.origin = f"http://127.0.0.1:{runner.addresses[0][1]}"
         yield
     finally:

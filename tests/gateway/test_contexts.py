@@ -239,8 +239,7 @@ def test_a_table_has_limits_of_its_own() -> None:
 
 
 def test_lists_forget_the_tasks_that_the_table_drops() -> None:
-    memory = MemoryAccount(20 * (ENTRY + 400))
-    tasks = Tasks(memory, now=lambda: 1)
+    tasks = Tasks(MemoryAccount(20 * (ENTRY + 400)), now=lambda: 1)
     for number in range(100):
         tasks.note(Scope("", f"o{number % 3}"), f"t{number}", "c")
     kept = [known.id for name in ("o0", "o1", "o2") for known in tasks.list_of(Scope("", name))]

@@ -266,8 +266,7 @@ async def test_a_session_is_one_context_under_any_id_of_the_agent(own_contexts: 
 async def test_a_session_in_a_stream_is_translated_too(own_contexts: str) -> None:
     agent = Agent(own_contexts=own_contexts)
     agent.events = updates(hub.TASK_STATE_COMPLETED)
-    service = callers(agent)
-    (event,) = await events_of(service, send_streaming("a", "s"))
+    (event,) = await events_of(callers(agent), send_streaming("a", "s"))
     assert (event.status_update.task_id, event.status_update.context_id) == ("a", "s")
     assert next(iter(agent.tasks.values())).context_id[0] == "K"
 
@@ -360,8 +359,7 @@ async def test_a_stream_of_0_1_ends_with_its_final_event_and_closes_the_agents_s
 
 
 async def test_a_message_is_answered_by_a_completed_task_of_the_name_with_a_mark() -> None:
-    agent = Agent(answers="message")
-    task = (await callers(agent).unary(send("c", "s"))).task
+    task = (await callers(Agent(answers="message")).unary(send("c", "s"))).task
     assert (task.id, task.context_id, task.status.state) == ("c", "s", hub.TASK_STATE_COMPLETED)
     assert (task.status.message.parts[0].text, dict(task.metadata[MARK])) == ("hi", {MESSAGE: True})
 

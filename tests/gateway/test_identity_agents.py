@@ -162,16 +162,14 @@ async def test_the_task_id_replaces_an_unknown_session() -> None:
 
 
 async def test_a_remembered_session_is_added_if_the_agent_omits_it() -> None:
-    agent = Old(tells=False)
-    service = client(agent)
+    service = client(Old(tells=False))
     task = (await service.unary(send("", "mine"))).task
     assert task.context_id == "mine"
     assert (await service.unary(get(task.id))).context_id == "mine"
 
 
 async def test_sessions_used_least_recently_are_forgotten() -> None:
-    agent = Old(tells=False)
-    service = client(agent, most=1)
+    service = client(Old(tells=False), most=1)
     first = (await service.unary(send("", "one"))).task
     await service.unary(send("", "two"))
     assert (await service.unary(get(first.id))).context_id == first.id

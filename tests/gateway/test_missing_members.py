@@ -66,8 +66,7 @@ def states(tree: Any) -> list[str]:
     """The states of every task and status event in a result; KeyError for one without."""
     if "tasks" in tree:
         return [one["status"]["state"] for one in tree["tasks"]]
-    found = tree.get("task") or tree.get("statusUpdate") or tree
-    return [found["status"]["state"]]
+    return [(tree.get("task") or tree.get("statusUpdate") or tree)["status"]["state"]]
 
 
 @pytest.mark.parametrize("query", ["", "?version=1.0", "?version=0.3", "?binding=JSONRPC"])

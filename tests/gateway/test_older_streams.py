@@ -117,8 +117,7 @@ async def test_a_stream_that_begins_with_a_task_passes_unchanged(events: list[An
 async def test_an_update_is_preceded_by_the_agents_task() -> None:
     known = task(COMPLETED, artifact("all"))
     known.generation = 9  # after the events of this stream
-    agent = Agent(status(), status(COMPLETED), task=known)
-    first, *rest = await agent.stream()
+    first, *rest = await Agent(status(), status(COMPLETED), task=known).stream()
     assert rest == [status(), status(COMPLETED)]
     assert (synthetic_kind(first.task), first.task.generation) == (SNAPSHOT, 0)
     assert (first.task.id, first.task.context_id) == ("t", "c")

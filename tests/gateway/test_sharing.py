@@ -274,8 +274,7 @@ async def test_an_id_of_ours_that_is_kept_no_longer_is_a_gap_and_the_agent_is_no
         stream = numbered(service, sending())
         async with aclosing(stream):
             seen = [await anext(stream) for _ in range(len(events) - 1)]
-            call = subscribing(seen[0][0])
-            (id_, snapshot), *_ = await read(service, call, 1)
+            (id_, snapshot), *_ = await read(service, subscribing(seen[0][0]), 1)
             assert gap_of(snapshot) == GapMark(seen[0][0], id_)
             del snapshot.task.metadata.fields[RESUME_URI]
             snapshot.task.ClearField("metadata")
@@ -314,8 +313,7 @@ async def test_numbers_of_connections_are_no_ids() -> None:
             rest = await read(service, subscribing(seen[-1][0]))
             assert contents(seen + rest) == log.events
         # Such a number is never sent to the agent.
-        call = subscribing("1")
-        (_, task), *_ = await read(service, call)
+        (_, task), *_ = await read(service, subscribing("1"))
         assert gap_of(task) is not None
         assert task.task.artifacts == log.task().artifacts
 

@@ -122,8 +122,7 @@ def test_other_unknown_members_are_kept() -> None:
 
 
 def test_one_of_several_spellings_is_taken() -> None:
-    tree = message("0.3", taskId="t", **dict.fromkeys(SPELLED, "other"))
-    made = SEND.decode(tree)
+    made = SEND.decode(message("0.3", taskId="t", **dict.fromkeys(SPELLED, "other")))
     assert made.message.task_id == "t"
     assert "other" not in texts(SEND.encode(made))
 

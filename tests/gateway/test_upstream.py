@@ -121,8 +121,7 @@ async def test_an_interface_that_cannot_be_dialled_is_left_out_and_the_next_one_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     old, good = interface("GRPC", "127.0.0.1:1/path"), interface("JSONRPC", "up")
-    agent = Agent("up")
-    by_url = agents_by_url(agent)
+    by_url = agents_by_url(Agent("up"))
 
     def dial(candidate: Candidate, options: DialOptions) -> Any:
         one = candidate.interface

@@ -216,8 +216,7 @@ def task(number: int) -> hub.Task:
     ("kind", "version"), [(JSONRPC, V1_0), (HTTP_JSON, V1_0), (HTTP_JSON, V0_3), (GRPC, V1_0)]
 )
 def test_a_task_that_cannot_be_read_is_left_out_of_an_agents_list(kind: Any, version: Any) -> None:
-    form = version.form(kind)
-    row = form.row(ops.LIST_TASKS)
+    row = version.form(kind).row(ops.LIST_TASKS)
     response = hub.ListTasksResponse(tasks=[task(1), task(2), task(3)], page_size=3, total_size=3)
     if kind is GRPC:
         response.tasks[1].metadata.CopyFrom(deep(32))

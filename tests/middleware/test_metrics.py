@@ -337,8 +337,7 @@ async def test_names_are_cut_and_made_printable(probe: Probe) -> None:
 async def test_counts_survive_as_a_document(probe: Probe) -> None:
     clock = Clock()
     before = Usage(clock=clock)
-    service = usage(before)(probe)
-    await ask(service, get(caller("a")))
+    await ask(usage(before)(probe), get(caller("a")))
     document = loads(dumps(before.document()))
     after = Usage(clock=clock)
     await ask(usage(after)(probe), get(caller("a")))

@@ -49,8 +49,7 @@ def run(folder: Path, text: str, *words: str) -> subprocess.CompletedProcess[str
 
 
 def test_the_page(tmp_path: Path) -> None:
-    block = blocks(DOCS / "how-to/test-your-agent.md", "python")[0]
-    done = run(tmp_path, block.body)
+    done = run(tmp_path, blocks(DOCS / "how-to/test-your-agent.md", "python")[0].body)
     assert "10 passed" in done.stdout, done.stdout
     (shown,) = blocks(DOCS / "how-to/test-your-agent.md", "text")
     assert "\n10 passed" in shown.body

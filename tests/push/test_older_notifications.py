@@ -32,8 +32,7 @@ def test_nothing_of_a_task_is_lost() -> None:
         "metadata": {"n": 9007199254740993, "f": 1.0},
         "status": {"state": "working", "timestamp": "2025-04-17T17:47:09.680794"},
     }
-    text = json.dumps(odd)
-    event = FORM.decode(json.loads(text))
+    event = FORM.decode(json.loads(json.dumps(odd)))
     assert says(json.loads(json.dumps(FORM.encode(event))), odd)
 
 

@@ -30,8 +30,7 @@ class Fleet:
     async def join(self) -> tuple[Served, list[Caller]]:
         """A further process, and our client on each binding."""
         served = await self._stack.enter_async_context(self._stage.serving())
-        ways = callers(served, official=())
-        return served, await self._stack.enter_async_context(ways)
+        return served, await self._stack.enter_async_context(callers(served, official=()))
 
     async def official(self, served: Served, *bindings: str) -> list[Caller]:
         """The client of the official SDK on these bindings."""

@@ -49,8 +49,7 @@ async def test_cut_behind_the_gateway(tmp_path: Path, kind: str, upstream: str) 
                 await far.held()
                 far.cut()
                 seen = await caller.end()
-                task_id = seen[0].content.task.id
-                assert seen == await log_of(direct, task_id)
+                assert seen == await log_of(direct, seen[0].content.task.id)
 
 
 @stores

@@ -41,8 +41,7 @@ async def left_behind(url: str) -> str:
     async with open_store(url) as store:
         task = hub.Task(id="left", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
         writer = store.create(HERE, task.id, lambda: None)
-        event = hub.StreamResponse(task=task)
-        writer.append(event, task)
+        writer.append(hub.StreamResponse(task=task), task)
         await writer.sync()
     return task.id
 

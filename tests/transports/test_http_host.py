@@ -267,8 +267,7 @@ async def test_broken_chunks_are_rejected_at_once(first: str) -> None:
 
 async def test_continue_is_sent_to_clients_that_expect_it(connection: Wire) -> None:
     body = rpc()
-    head = request("POST", "/", body, Expect="100-continue").removesuffix(body)
-    connection.send(head)
+    connection.send(request("POST", "/", body, Expect="100-continue").removesuffix(body))
     status, _ = await connection.head()
     assert status == 100
     connection.send(body)

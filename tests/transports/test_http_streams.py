@@ -268,8 +268,7 @@ async def test_parameters_that_cannot_go_out_after_silence(asked: bytes) -> None
     service = Scripted(on_stream=script)
     async with hosting(service, options=HostOptions(keep_alive=0.01)) as host, wire(host) as connection:
         connection.send(asked)
-        loop = asyncio.get_running_loop()
-        loop.call_later(0.03, go.set)
+        asyncio.get_running_loop().call_later(0.03, go.set)
         answer = await connection.answer()
         assert answer.reason == "INTERNAL_ERROR"
 

@@ -234,8 +234,7 @@ async def test_a_closed_connection_waits_for_a_slow_reader_only(monkeypatch: pyt
                 while not any(one.transport and one.transport.is_closing() for one in host.connections):  # noqa: ASYNC110
                     await asyncio.sleep(0.001)
             (connection,) = host.connections
-            transport = connection.transport
-            assert transport is not None
+            assert connection.transport is not None
             late = asyncio.get_running_loop().time() + 100 * protocol.UNREAD
             for _ in range(3):
                 for _ in range(20):

@@ -268,8 +268,7 @@ async def test_an_error_inside_an_old_stream(binding: Variant) -> None:
 
 async def test_delete_has_a_result_of_null() -> None:
     async with hosting(Scripted(), dialects=ALL) as host:
-        params = {"taskId": "t", "id": "c"}
-        raw = frame("tasks/pushNotificationConfig/delete", params)
+        raw = frame("tasks/pushNotificationConfig/delete", {"taskId": "t", "id": "c"})
         answer = await ask(host, request("POST", "/", raw, version=""))
         assert answer.json() == {"jsonrpc": "2.0", "id": 1, "result": None}
 

@@ -137,8 +137,7 @@ def test_l2_numbers_come_back_as_they_were_written(number: str, place: str) -> N
         "header": {"signatures": [{"protected": "", "signature": "", "header": {"n": [5]}}]},
         "unknown": {"x": {"n": [5]}},
     }[place]
-    text = dumps(card(**members)).replace(b"[5]", f"[{number}]".encode())
-    round_trip(text)
+    round_trip(dumps(card(**members)).replace(b"[5]", f"[{number}]".encode()))
 
 
 def test_l2_numbers_that_are_doubles_keep_their_value() -> None:
@@ -476,22 +475,19 @@ def test_a_residue_of_a_0_x_caller_is_the_callers_own() -> None:
     once = decode_card(read(card(x=1, preferredTransport=...)))
     extension = {"uri": KEY, "params": {KEY: preserved(once)}}
     given = read(card(capabilities={"extensions": [extension]}))
-    decoded = decode_card(given)
-    tree = encode_card(decoded)
+    tree = encode_card(decode_card(given))
     assert same(read(tree), given)
     assert "x" not in tree
 
 
 def test_content_that_0_x_lacks_survives_a_hop_through_0_x() -> None:
-    bare = hub.AgentCard(name="a")
-    tree = encode_card(bare)
+    tree = encode_card(hub.AgentCard(name="a"))
     assert tree["capabilities"]["extensions"][0]["uri"] == KEY
     assert not decode_card(read(tree)).HasField("capabilities")
 
 
 def test_another_wires_residue_is_not_shown() -> None:
-    decoded = with_text('{"v":1,"proto":[["/x",null,1]]}')
-    tree = encode_card(decoded)
+    tree = encode_card(with_text('{"v":1,"proto":[["/x",null,1]]}'))
     assert KEY not in dumps(tree).decode()
 
 

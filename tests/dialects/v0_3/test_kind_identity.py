@@ -110,8 +110,7 @@ def test_hub_messages_come_back(method: str, side: str, data: Any) -> None:
     if cls is hub.GetTaskRequest and not message.history_length:
         message.ClearField("history_length")  # 0 has the same meaning in 0.x
     text = codec.dumps(getattr(row, f"encode_{side}")(message))
-    again = reading(getattr(row, f"decode_{side}"), text)
-    assert again == message, text
+    assert reading(getattr(row, f"decode_{side}"), text) == message, text
 
 
 @some

@@ -68,8 +68,7 @@ def test_L01_empty_members_of_artifacts_stay(name: str) -> None:
 @each("text", ["1", "-5", "9007199254740991", "0.5", "1e300", "1e17", "0.1", "-0.0"])
 def test_L02_numbers_that_a_double_prints_need_no_residue(text: str) -> None:
     number = codec.loads_exact(text)
-    message = parts.PART.decode(part(n=number))
-    assert not unmapped.present(message)
+    assert not unmapped.present(parts.PART.decode(part(n=number)))
     check(parts.PART.decode, parts.PART.encode, part(n=number))
 
 
@@ -357,8 +356,7 @@ def test_L09_a_file_with_bytes_and_uri_is_its_bytes() -> None:
 
 
 def test_L09_a_file_with_neither_has_an_empty_url() -> None:
-    message = parts.PART.decode(file(name="n"))
-    assert message.WhichOneof("content") == "url"
+    assert parts.PART.decode(file(name="n")).WhichOneof("content") == "url"
     check(parts.PART.decode, parts.PART.encode, file(name="n"))
     check(parts.PART.decode, parts.PART.encode, file())
 

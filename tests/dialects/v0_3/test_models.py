@@ -360,8 +360,7 @@ def test_code_as_it_was_written_for_0_x_works() -> None:
         params=models.MessageSendParams(message=models.Message(messageId="m", role="user", parts=[part])),
     )
     assert request.params.message.parts[0].root.file.bytes == "aGk="
-    dumped = request.model_dump(mode="json", exclude_none=True)
-    assert dumped == models.write(request)
+    assert request.model_dump(mode="json", exclude_none=True) == models.write(request)
     assert models.SendMessageRequest.model_validate_json(request.model_dump_json()) == request
     assert isinstance(
         models.SendMessageResponse(root=models.JSONRPCErrorResponse(error={"code": 1, "message": ""})),

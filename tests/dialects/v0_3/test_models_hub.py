@@ -164,8 +164,7 @@ async def test_an_agent_can_be_written_with_them() -> None:
     @agent
     async def old(run: Run) -> Any:
         """Counts letters."""
-        asked = models.encode(run.message)
-        text = asked.parts[0].root.text
+        text = models.encode(run.message).parts[0].root.text
         if not text:
             raise models.decode(models.ContentTypeNotSupportedError())
         yield models.decode(models.DataPart(data={"letters": len(text)}))

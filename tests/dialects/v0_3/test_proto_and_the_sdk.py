@@ -126,8 +126,7 @@ MODEL = {
 
 
 def test_a_task_of_the_sdk_is_read_over_grpc_from_any_peer() -> None:
-    written = sdk(**{"class": "Task", "model": MODEL})
-    raw_bytes = bytes.fromhex(written["hex"])
+    raw_bytes = bytes.fromhex(sdk(**{"class": "Task", "model": MODEL})["hex"])
     for row in (
         grpc(ops.GET_TASK),
         forms.GRPC_FORM.row(ops.GET_TASK),

@@ -261,8 +261,7 @@ async def test_published_documents_run_over_every_binding(one: Live, folder: Pat
 
 
 def test_a_document_has_the_variables_of_the_others(folder: Path) -> None:
-    documents = list(documents_of(folder))
-    (test,) = each_test(documents, ["PUB-PUSH"])
+    (test,) = each_test(list(documents_of(folder)), ["PUB-PUSH"])
     assert test["variables"]["hook"] == "http://127.0.0.1:9/hook"
 
 

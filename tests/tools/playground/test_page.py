@@ -95,8 +95,7 @@ def test_a_message_over_three_bindings(view: View) -> None:
             *"123456"
         ], cell
         expect(column).to_contain_text(re.compile(r"first byte [\d.]+ ms.*end [\d.]+ ms"))
-    marks = view.get("mark")
-    expect(marks).to_have_text(["first", "= same", "= same"])
+    expect(view.get("mark")).to_have_text(["first", "= same", "= same"])
     tracks = [one.get_attribute("aria-label") for one in view.get("track").all()]
     assert [one.split(":")[0] for one in tracks] == list(CURRENT)
     assert all("6 events" in one and one.endswith("completed") for one in tracks), tracks
@@ -437,8 +436,7 @@ def test_a_link_opens_what_it_names(show: Callable[..., View], ui: str) -> None:
     expect(second.get("error-send")).to_be_visible()
     second.tab("compose")
     expect(second.get("text")).to_have_value("another text")
-    task = show(ui, "tab=task&task=some-task")
-    expect(task.get("task-id")).to_have_value("some-task")
+    expect(show(ui, "tab=task&task=some-task").get("task-id")).to_have_value("some-task")
 
 
 def test_without_its_token_there_is_no_page(browser: Browser, ui: str) -> None:
@@ -486,8 +484,7 @@ def test_a_narrow_page_scrolls_in_one_direction(show: Callable[..., View], ui: s
     _fill(view)
     for tab in TABS:
         view.tab(tab)
-        width = view.page.evaluate("document.documentElement.scrollWidth")
-        assert width <= 320, tab
+        assert view.page.evaluate("document.documentElement.scrollWidth") <= 320, tab
         view.keeps_everything_inside()
 
 
