@@ -218,8 +218,7 @@ async def measure(
     calls: int = COUNTED,
 ) -> Frames:
     """The frames of one call. served: an agent; None: a gateway. first: a call that makes its task."""
-    loop = asyncio.get_running_loop()
-    profile = _Profile()
+    loop, profile = asyncio.get_running_loop(), _Profile()
     idle = asyncio.Semaphore(0)
     options = ServeOptions(grace=0, store="memory://")
     serving = _gateway() if served is None else serve(served, _interfaces(), options=options)

@@ -123,8 +123,7 @@ async def test_claims_have_to_fit(provider: Provider, claims: dict[str, Any]) ->
 
 
 async def test_clocks_may_differ_by_a_minute(provider: Provider) -> None:
-    now = int(time.time())
-    tokens = tokens_of(provider)
+    now, tokens = int(time.time()), tokens_of(provider)
     assert not await is_rejected(tokens, provider.token(exp=now - 30, nbf=now + 30, iat=now + 30))
     assert await is_rejected(tokens, provider.token(exp=now - 90))
 

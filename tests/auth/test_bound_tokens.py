@@ -257,8 +257,7 @@ class Mutating:
 
     def _bits(self, good: str) -> str:
         """One bit of one part, header, claims or signature."""
-        parts = good.split(".")
-        which = self._chance.randrange(3)
+        parts, which = good.split("."), self._chance.randrange(3)
         data = bytearray(_bytes(parts[which]))
         data[self._chance.randrange(len(data))] ^= 1 << self._chance.randrange(8)
         parts[which] = _segment(bytes(data))

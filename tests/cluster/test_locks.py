@@ -63,8 +63,7 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_a_name_has_one_holder_whatever_is_lost(seed: int) -> None:
-    chance = random.Random(seed)
-    table = Table()
+    chance, table = random.Random(seed), Table()
     made: list[Any] = [Session(table, chance) for _ in "ab"]
     replicas = [ReplicaLocks(made[0], lambda: "a"), ReplicaLocks(made[1], lambda: "b")]
     for session in made:

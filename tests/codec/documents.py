@@ -95,8 +95,7 @@ class Maker:
         return out
 
     def field(self, field: FieldDescriptor) -> Any:
-        chance = self.chance
-        message = field.message_type
+        chance, message = self.chance, field.message_type
         if message is not None and message.GetOptions().map_entry:
             if self.wrong():
                 return chance.choice([5, True, "x", [1]])

@@ -14,8 +14,7 @@ def counts() -> dict[str, Any]:
     gc.collect()
     loop = asyncio.get_running_loop()
     timers = [handle for handle in getattr(loop, "_scheduled", ()) if not handle.cancelled()]
-    tasks = asyncio.all_tasks()
-    files = _files()
+    tasks, files = asyncio.all_tasks(), _files()
     return {
         "tasks": len(tasks),
         "timers": len(timers),

@@ -56,8 +56,7 @@ class Outage:
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
         """A task that works all the time, with a caller that watches it from its first event to its last."""
-        stream = self.ledger.stream("")
-        there = asyncio.Event()
+        stream, there = self.ledger.stream(""), asyncio.Event()
 
         async def watch() -> None:
             mark = self._text("watched")
@@ -122,8 +121,7 @@ class Outage:
         """The time in seconds until a further message is rejected, once the outage is known: the longest."""
         longest = 0.0
         for way in self.ways:
-            began = time.monotonic()
-            mark = self._text("again")
+            began, mark = time.monotonic(), self._text("again")
             with contextlib.suppress(A2AError):
                 answer = await way.send(f"quick {mark}", mark)
                 raise AssertionError(f"{way.name} was answered {answer}")

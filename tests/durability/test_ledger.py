@@ -102,8 +102,7 @@ def test_events_missing_in_streams_are_noticed() -> None:
 
 
 def test_a_second_end_is_noticed() -> None:
-    ledger = watched()
-    other = done()
+    ledger, other = watched(), done()
     other.status.state = hub.TASK_STATE_FAILED
     ledger.acknowledged(other)
     assert ledger.wrong

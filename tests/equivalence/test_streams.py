@@ -80,8 +80,7 @@ async def test_who_leaves_a_stream_leaves_the_task_alone(running: Stack, binding
 @bindings
 async def test_who_stops_waiting_for_a_task_leaves_it_alone(running: Stack, binding: str) -> None:
     client = Client(running.ways[binding])
-    gate = unique("gate")
-    context_id = unique("context")
+    gate, context_id = unique("gate"), unique("context")
     async with asyncio.timeout(PATIENCE):
         waiting = asyncio.create_task(
             client.send_message(

@@ -260,8 +260,7 @@ def test_the_demo_notices_losses(
     old: str, new: str, differs: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     demo, odd = loaded("demo", monkeypatch), loaded("demo_oddities", monkeypatch)
-    report = demo.Report()
-    sent = odd.read(odd.MESSAGE)
+    report, sent = demo.Report(), odd.read(odd.MESSAGE)
     report.oddities(sent, odd.read(odd.MESSAGE))
     assert report.ends(1.0) is True
     assert old in odd.MESSAGE

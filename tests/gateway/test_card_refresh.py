@@ -512,8 +512,7 @@ class Slow(Asking):
 async def test_callers_that_are_accepted_at_once_each_get_the_task() -> None:
     """The stream that they were accepted for has ended, so that a new one is needed."""
     log = Slow(begun(), became(hub.TASK_STATE_INPUT_REQUIRED))
-    agent = Shaky(log)
-    all_asked = asyncio.Event()
+    agent, all_asked = Shaky(log), asyncio.Event()
 
     async def unary(call: Call[Any, Any]) -> Any:
         agent.gets += 1

@@ -455,8 +455,7 @@ async def test_credentials_pass_through_without_an_edge_or_where_the_operator_sa
 
 
 async def test_an_agent_that_wants_more_than_it_gets_does_not_blame_the_caller(provider: Provider) -> None:
-    doors = Doors()
-    problems = set()
+    doors, problems = Doors(), set()
     async with (
         serve_service(doors.probe, probe_card(), [interface("JSONRPC")], ServeOptions(grace=0)) as agent,
         gateway(agent.card, StaticCredentials({})) as server,

@@ -340,8 +340,7 @@ async def test_readiness_follows_the_agent(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("a2a_bridge.gateway.connections.ask_while_gone.__defaults__", (0.02,))
     agent = Agent(Echo(), name="echo")
     async with serve(agent, [interface("JSONRPC")], ServeOptions(grace=0)) as first:
-        card = first.card
-        address = first.http
+        card, address = first.card, first.http
     assert address is not None
     async with (
         asyncio.timeout(PATIENCE),

@@ -163,8 +163,7 @@ async def test_a_push_notification_is_a_task_of_0_1_under_the_callers_name() -> 
 
 
 async def test_a_gateway_gives_clients_of_all_versions_an_agent_of_0_1() -> None:
-    agent = LegacyAgent()
-    dialect = by_version("0.1")
+    agent, dialect = LegacyAgent(), by_version("0.1")
     assert dialect is not None
     async with served(agent) as upstream, session() as opened:
         tree = await LegacyClient(opened, upstream).card()

@@ -51,8 +51,7 @@ async def test_artifacts_count_beside_tasks() -> None:
 
 def test_a_table_forgets_sessions_too_and_one_name_may_move() -> None:
     tasks = Tasks(most=1)
-    table = IdentityTable(tasks)
-    scope = Scope()
+    table, scope = IdentityTable(tasks), Scope()
     table.keep_session(scope, "s", "K1")
     table.keep_session(scope, "t", "K2")
     table.keep_session(scope, "u", "u")

@@ -357,8 +357,7 @@ async def test_the_deadline_of_the_first_caller_is_not_that_of_others() -> None:
         await asyncio.wait_for(joined.wait(), PATIENCE)
         raise deadline
 
-    joined = asyncio.Event()
-    probe = Probe()
+    joined, probe = asyncio.Event(), Probe()
     probe.on_stream = limited
     probe.on_unary = log.unary
     async with sharing(probe) as service:

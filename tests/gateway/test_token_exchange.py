@@ -89,8 +89,7 @@ async def test_a_stream_that_is_opened_again_is_still_that_of_its_caller(
 
 async def test_callers_without_a_token_of_their_own_are_told(provider: Provider, tmp_path: Path) -> None:
     edge = Edge(tmp_path, provider)
-    credentials = TokenExchange(endpoint(provider))
-    problems = set()
+    credentials, problems = TokenExchange(endpoint(provider)), set()
     async with (
         serve_service(edge.probe, probe_card(), [interface("JSONRPC")], ServeOptions(grace=0)) as agent,
         gateway(agent.card, credentials, authentication=edge.authentication) as server,

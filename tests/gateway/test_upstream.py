@@ -103,8 +103,7 @@ async def test_nothing_is_dialled_before_the_first_call_and_once_for_all_calls()
 
 
 async def test_the_call_and_its_request_pass_by_reference() -> None:
-    agent = Agent("a")
-    call = get_task()
+    agent, call = Agent("a"), get_task()
     async with dial_failover(candidates(agent), OPTIONS, dial=agents_by_url(agent)) as service:
         await service.unary(call)
     assert agent.calls[0] is call

@@ -387,8 +387,7 @@ async def test_a_cancel_that_is_none_cancels_all_the_same(
 
 
 async def test_a_run_that_the_cancellation_breaks_off_is_canceled() -> None:
-    gate = Gate()
-    connection = asyncio.get_running_loop().create_future()
+    gate, connection = Gate(), asyncio.get_running_loop().create_future()
 
     async def execute(run: Run) -> AsyncIterator[Event]:
         yield run.status("working")
@@ -409,8 +408,7 @@ async def test_a_run_that_the_cancellation_breaks_off_is_canceled() -> None:
 
 
 async def test_a_task_that_completes_first_was_not_canceled() -> None:
-    gate = Gate()
-    completed = asyncio.Event()
+    gate, completed = Gate(), asyncio.Event()
 
     async def execute(run: Run) -> AsyncIterator[Event]:
         yield run.status("working")
@@ -454,8 +452,7 @@ async def test_an_executor_may_end_the_task_itself_when_it_is_cancelled() -> Non
 
 
 async def test_an_executor_that_does_not_stop_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
-    stop = asyncio.Event()
-    deaf = asyncio.Event()
+    stop, deaf = asyncio.Event(), asyncio.Event()
 
     async def execute(run: Run) -> AsyncIterator[Event]:
         yield run.status("working")
@@ -490,8 +487,7 @@ async def test_messages_that_wait_for_a_canceled_task_are_rejected(stuck: Stuck)
 
 
 async def test_a_canceller_that_goes_away_has_cancelled() -> None:
-    gate = Gate()
-    stuck = Stuck()
+    gate, stuck = Gate(), Stuck()
 
     async def cancel(run: Run) -> AsyncIterator[Event]:
         await gate.wait()

@@ -148,8 +148,7 @@ async def test_a_message_that_nothing_has_come_of_yet_is_given_up() -> None:
 
 
 async def test_a_cancellation_under_way_is_waited_for() -> None:
-    gate = Gate()
-    held = Held()
+    gate, held = Gate(), Held()
 
     async def cancel(run: Run) -> AsyncIterator[Event]:
         await gate.wait()

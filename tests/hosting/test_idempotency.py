@@ -416,8 +416,7 @@ async def test_a_reservation_that_another_replica_works_on_is_left_to_it() -> No
 
 async def test_nothing_runs_before_the_reservation_is_stored() -> None:
     counting = Counting(held=False)
-    store = MemoryStore()
-    gate = Gate()
+    store, gate = MemoryStore(), Gate()
     reserve = store.sends.reserve
 
     async def slowly(*arguments: Any, **named: Any) -> Any:

@@ -76,8 +76,7 @@ def test_the_largest_idle_thing_goes_first() -> None:
 
 
 async def test_free_memory_is_returned_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    trimmed = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    trimmed, loop = asyncio.Event(), asyncio.get_running_loop()
     monkeypatch.setattr(under_test, "_SOON", 0.0)
     monkeypatch.setattr(under_test, "_trimmer", lambda: lambda _: loop.call_soon_threadsafe(trimmed.set))
     account = MemoryAccount()

@@ -356,8 +356,7 @@ class Fickle(MemoryStore):
 
 
 async def test_a_task_changed_by_another_process_is_left_to_it() -> None:
-    gate = Gate()
-    store = Fickle()
+    gate, store = Gate(), Fickle()
 
     talk = Talk(gated(gate), store=store)
     events = talk.events("x")
@@ -372,8 +371,7 @@ async def test_a_task_changed_by_another_process_is_left_to_it() -> None:
 
 
 async def test_the_stream_of_a_queued_message_ends_with_the_question_of_the_new_owner() -> None:
-    gate = Gate()
-    store = Fickle()
+    gate, store = Gate(), Fickle()
 
     talk = Talk(gated(gate), store=store)
     task = await talk.send("x", configuration=IMMEDIATELY)
@@ -388,8 +386,7 @@ async def test_the_stream_of_a_queued_message_ends_with_the_question_of_the_new_
 
 @pytest.mark.parametrize("state", [COMPLETED, CANCELED])
 async def test_cancelling_a_task_that_ended_in_another_process(state: hub.TaskState) -> None:
-    gate = Gate()
-    store = Fickle()
+    gate, store = Gate(), Fickle()
 
     async def execute(run: Run) -> AsyncIterator[Event]:
         yield run.status("working")
@@ -435,8 +432,7 @@ async def test_a_task_that_ends_elsewhere_while_it_is_cancelled(
 
 
 async def test_a_follow_up_to_a_task_that_ended_in_another_process() -> None:
-    gate = Gate()
-    store = Fickle()
+    gate, store = Gate(), Fickle()
 
     async def execute(run: Run) -> AsyncIterator[Event]:
         yield run.status("working")

@@ -182,8 +182,7 @@ async def test_files_both_ways() -> None:
 
 
 async def test_a_number_that_json_does_not_have_is_named() -> None:
-    talk = shell("cat")
-    part = hub.Part()
+    talk, part = shell("cat"), hub.Part()
     part.data.number_value = float("nan")
     task = await talk.send(parts=[part])
     assert task.status.state == FAILED

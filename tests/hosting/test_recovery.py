@@ -348,8 +348,7 @@ async def test_a_graceful_stop_hands_over(store: LateStore) -> None:
 
 async def test_events_of_an_uncancellable_executor_are_dropped_after_the_hand_over(store: LateStore) -> None:
     store.open_door = True
-    stop = asyncio.Event()
-    gate = Gate()
+    stop, gate = asyncio.Event(), Gate()
 
     class Deaf(Lasting):
         async def execute(self, run: Run) -> AsyncIterator[Event]:

@@ -323,8 +323,7 @@ async def test_a_foreign_task_cannot_be_gone_on_with() -> None:
 
 
 async def test_a_call_that_comes_while_a_task_is_taken_over_has_the_same_lease() -> None:
-    store = LateStore()
-    lasting = Lasting("input-required")
+    store, lasting = LateStore(), Lasting("input-required")
     task = await killed(lasting, store, resumes=False)
     lasting.gate.open()
     talk = Talk(ScriptedAgent(), store=store)

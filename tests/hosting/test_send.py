@@ -46,8 +46,7 @@ async def test_a_direct_answer_is_a_message_and_leaves_no_task(talk: Talk) -> No
 
 async def test_a_direct_executor_costs_no_task_of_the_loop() -> None:
     agent = SlowAgent()
-    talk = Talk(agent)
-    before = asyncio.all_tasks()
+    talk, before = Talk(agent), asyncio.all_tasks()
     sending = asyncio.create_task(talk.send("x"))
     await agent.wait_running(1)
     assert asyncio.all_tasks() - before == {sending}

@@ -144,8 +144,7 @@ async def test_the_next_message_has_its_own_time(clock: HandClock) -> None:
 async def test_a_deaf_run_is_left_behind(
     clock: HandClock, began: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stop = asyncio.Event()
-    started = asyncio.Event()
+    stop, started = asyncio.Event(), asyncio.Event()
 
     async def execute(run: Run) -> AsyncIterator[Event]:
         if began:
@@ -175,8 +174,7 @@ async def test_a_deaf_run_is_left_behind(
 
 
 async def test_a_cancellation_and_a_timeout_at_once(clock: HandClock) -> None:
-    held = Held()
-    gate = Gate()
+    held, gate = Held(), Gate()
 
     async def cancel(run: Run) -> AsyncIterator[Event]:
         await gate.wait()
@@ -196,8 +194,7 @@ async def test_a_cancellation_and_a_timeout_at_once(clock: HandClock) -> None:
 
 
 async def test_cancelling_a_task_during_its_timeout_returns_its_end(clock: HandClock) -> None:
-    gate = Gate()
-    cleaning = Gate()
+    gate, cleaning = Gate(), Gate()
 
     async def execute(run: Run) -> AsyncIterator[Event]:
         yield run.status("working")

@@ -62,8 +62,7 @@ class SdkService:
         self._unary, self._streaming = unary, streaming
 
     async def unary(self, call: Call[Any, Any], /) -> Any:
-        request = _sealed(call)
-        context = _context(call)
+        request, context = _sealed(call), _context(call)
         try:
             if call.operation is ops.SEND_MESSAGE:
                 # The SDK has one method for both; here it yields one response.

@@ -188,8 +188,7 @@ async def test_an_agent_that_is_gone(front: str, upstream: str) -> None:
     ("front", "upstream"), [("JSONRPC", "GRPC"), ("HTTP+JSON", "JSONRPC"), ("GRPC", "HTTP+JSON")]
 )
 async def test_a_reader_that_stalls_stalls_the_agent(front: str, upstream: str) -> None:
-    produced = 0
-    total = 1500
+    produced, total = 0, 1500
     part = hub.Part(text="x" * 65_536)
     event = hub.StreamResponse(message=hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[part]))
 

@@ -61,8 +61,7 @@ def compare(cls: Any, oracle: ModuleType, message: Any) -> None:
     if in_order(cls):
         assert bytes(theirs) == raw_bytes
     # Writing: both print the same; reading: each reads the output of the other.
-    tree = codec.encoder(cls)(message)
-    printed = theirs.to_dict()
+    tree, printed = codec.encoder(cls)(message), theirs.to_dict()
     assert codec.decode_bytes(cls, json.dumps(printed)) == message
     assert theirs_cls.from_dict(tree) == theirs
     assert cls.FromString(bytes(theirs_cls.from_dict(tree))) == message

@@ -108,8 +108,7 @@ def _say(number: int, **members: Any) -> None:
 
 
 async def _run(opener: Opener) -> None:
-    answers = _Answers(opener)
-    loop = asyncio.get_running_loop()
+    answers, loop = _Answers(opener), asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=2**26)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     print("ready", flush=True)

@@ -73,8 +73,7 @@ async def test_cut_before_the_gateway_after_every_event_of_a_living_task(front: 
 @pytest.mark.parametrize("version", ["0.3", "0.2.5"])
 @pytest.mark.parametrize("front", ["JSONRPC", "GRPC"])
 async def test_callers_of_older_versions_resume_too(front: str, version: str) -> None:
-    caller = dialect(version)
-    events = whole(CHUNKS)
+    caller, events = dialect(version), whole(CHUNKS)
     async with bridged(front, "HTTP+JSON", caller=caller) as bridge:
         for place in range(1, len(events) + 1):
             bridge.play(Log(*events, numbered=False))

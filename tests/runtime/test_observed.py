@@ -327,8 +327,7 @@ async def test_the_listener_is_there_while_the_server_starts() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    opening = asyncio.Event()
-    goes_on = asyncio.Event()
+    opening, goes_on = asyncio.Event(), asyncio.Event()
 
     class Slow:
         async def execute(self, run: Run) -> AsyncIterator[Any]:

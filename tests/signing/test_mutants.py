@@ -167,8 +167,7 @@ def test_an_accepted_card_says_what_the_signer_said(name: str) -> None:
     key = new_key("EdDSA")
     keys = [public(key)]
     made = json.loads(CardSigner([text_of(key)]).sign(json.dumps(CARDS[name]).encode()))
-    truth = _read(json.dumps(made).encode())
-    rows = made.pop("signatures")
+    truth, rows = _read(json.dumps(made).encode()), made.pop("signatures")
     count = accepted = 0
     seen: set[bytes] = set()
     for mutant in _mutants(made, Random(name)):

@@ -64,8 +64,7 @@ def test_texts_come_back_and_stay_apart(one: str, other: str) -> None:
 
 
 def test_ended_tasks_at_hand() -> None:
-    ended = TerminalTaskCache(10_000)
-    task = made("t")
+    ended, task = TerminalTaskCache(10_000), made("t")
     ended.put(HERE, "t", task.SerializeToString(), 3, 7)
     assert ended.get(HERE, "t") == Stored(task, 3, 7)
     for scope in ELSEWHERE:

@@ -197,8 +197,7 @@ async def test_limits() -> None:
 
 
 async def test_an_odd_content_length_is_ignored() -> None:
-    service = Scripted()
-    body = json.dumps(RPC).encode()
+    service, body = Scripted(), json.dumps(RPC).encode()
     messages = iter(
         [
             {"type": "http.request", "body": body[:9], "more_body": True},
@@ -323,8 +322,7 @@ async def test_other_scopes() -> None:
 
 @both
 async def test_our_clients_over_a_socket(kind: str) -> None:
-    service = Scripted()
-    app = FastAPI()
+    service, app = Scripted(), FastAPI()
     app.mount("/agent", application(service))
     async with running(app) as url, dialling(f"{url}/agent/", kind) as near:
         client = Client(near)
@@ -398,8 +396,7 @@ async def test_an_endless_producer_does_not_starve_other_calls() -> None:
 
 async def test_nothing_is_left_running(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
-    app = application(Scripted())
-    before = asyncio.all_tasks()
+    app, before = application(Scripted()), asyncio.all_tasks()
     async with browser(app) as http:
         await http.post("/", json=RPC)
         await http.post("/", json=STREAM)
@@ -495,8 +492,7 @@ async def test_a_body_that_comes_fast_enough_may_take_long() -> None:
 
 async def test_a_receive_that_never_returns_leaves_nothing_behind() -> None:
     """As pyvoy under load: the future of a `receive` after the body may never be set."""
-    loop = asyncio.get_running_loop()
-    watched = asyncio.Event()
+    loop, watched = asyncio.get_running_loop(), asyncio.Event()
     never: asyncio.Future[MutableMapping[str, Any]] = loop.create_future()
 
     async def on_unary(_: Call[Any, Any]) -> Any:

@@ -247,8 +247,7 @@ async def test_answers_do_not_depend_on_the_pieces(
     mutations: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(events, "BATCH_TIME", math.inf)  # chunks of a stream must not depend on the clock
-    random = Random(mutations)
-    statuses = set()
+    random, statuses = Random(mutations), set()
     async with hosting(Scripted(), options=HostOptions(max_header=1000, max_body=1000)) as host:
         for _ in range(400):
             data = bytearray(b"".join(random.choices(SEEDS, k=random.randint(1, 4))))

@@ -420,8 +420,7 @@ async def test_side_content_of_messages_crosses_two_bridges(binding: Variant) ->
 
 @both
 async def test_an_old_agent_cannot_speak_to_the_bridge_in_headers(binding: Variant) -> None:
-    service = noting()
-    context = CallContext()
+    service, context = noting(), CallContext()
     old_errors = Dialect(
         "0.3", V1_0.card, {**V1_0.forms}, declares=False, extensions=OLD.extensions
     )  # speaks 1.0's messages, but its profile is not that of 1.0

@@ -94,8 +94,7 @@ def test_a_request_without_ids_cannot_be_sent(operation: Any, _: Any, message: A
 
 @each(("operation", "wire", "bare"), REQUESTS)
 def test_content_that_the_hub_lacks_travels_beside(operation: Any, wire: Any, bare: Any) -> None:
-    one = row(operation)
-    plain = wire.SerializeToString()
+    one, plain = row(operation), wire.SerializeToString()
     if one.extras.request is None:
         assert operation is ops.GET_EXTENDED_AGENT_CARD
         return
