@@ -94,9 +94,7 @@ def test_each_generation_of_the_sdk_has_its_lock() -> None:
     assert [version.rpartition(".")[0] for version in versions] == ["1.3", "0.2", "0.3"]
 
 
-# The distribution `a2a-bridge` of PyPI, which has an import package of the same name.
-
-
+# --- The distribution `a2a-bridge` of PyPI, which has an import package of the same name ---
 @pytest.mark.parametrize(
     ("other", "rejected"),
     [("a2a_bridge-0.2.0.dist-info", True), ("a2a_transport_bridge-0.1.0.dist-info", False)],

@@ -369,9 +369,7 @@ def test_a_proxy_header_needs_trusted_proxies() -> None:
         ProxyHeader("X-User", ())
 
 
-# ------------------------------------------------------------------ gateways
-
-
+# --- gateways ---
 @asynccontextmanager
 async def gateway(card: hub.AgentCard, options: ServeOptions) -> AsyncIterator[hub.AgentCard]:
     candidates = select(card, known=list(BINDINGS))
@@ -409,9 +407,7 @@ async def test_a_gateway_asks_for_credentials_in_its_card(edge: Edge) -> None:
         assert (await failure(card, DialOptions(), "GRPC", "1.0")).reason is Reason.UNAUTHENTICATED
 
 
-# ------------------------------------------------------------------ the official SDK
-
-
+# --- the official SDK ---
 class Given(CredentialService):
     """The credentials of a test, by the name of the scheme."""
 
@@ -463,9 +459,7 @@ async def test_the_official_client_learns_from_the_card_what_to_send(edge: Edge,
             await texts_of(url, binding, {"apiKey": "ann.wrong"})
 
 
-# ------------------------------------------------------------------ cards that nobody checks
-
-
+# --- cards that nobody checks ---
 def asking() -> Agent:
     scheme = hub.SecurityScheme(http_auth_security_scheme=hub.HTTPAuthSecurityScheme(scheme="Bearer"))
     made = agent()

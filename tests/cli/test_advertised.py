@@ -189,8 +189,6 @@ async def test_without_a_public_url_nobody_is_called(target: str) -> None:
 
 
 # --- When two answers count as the same ---
-
-
 def task(task_id: str, context: str, **more: Any) -> dict[str, Any]:
     return {
         "task": {"id": task_id, "contextId": context, "status": {"timestamp": "2026-01-01T00:00:00Z"}} | more

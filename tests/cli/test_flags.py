@@ -385,9 +385,7 @@ def test_secrets_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert RUNNER.invoke(app, ["serve", "x.py"]).exit_code == 2
 
 
-# `--help` is short, `--help-all` is complete, and unknown variables are errors.
-
-
+# --- `--help` is short, `--help-all` is complete, and unknown variables are errors ---
 def shown(*arguments: str) -> str:
     done = RUNNER.invoke(app, [*arguments], env={"COLUMNS": "80"})
     assert done.exit_code == 0

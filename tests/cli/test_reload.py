@@ -351,9 +351,7 @@ async def test_what_a_change_takes_away_is_a_warning(
     assert "without" not in caplog.text
 
 
-# Whole servers
-
-
+# --- Whole servers ---
 @pytest.fixture
 def target(tmp_path: Path) -> str:
     path = tmp_path / "held.py"

@@ -65,8 +65,6 @@ def test_a_folder_that_cannot_be_created_is_an_error_with_a_remedy(
 
 
 # --- `a2a-bridge db`: tables are made, checked, and rejected in plain words ---
-
-
 def run(*arguments: str) -> tuple[int, str, str]:
     result = CliRunner().invoke(app, arguments)
     return result.exit_code, result.stdout, result.stderr

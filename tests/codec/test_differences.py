@@ -38,9 +38,7 @@ def rounded(monkeypatch: pytest.MonkeyPatch) -> Rounded:
     return fresh
 
 
-# Numbers inside Struct and Value
-
-
+# --- Numbers inside Struct and Value ---
 @each("text", ["7", "0", "-1", "255", "256", "9007199254740991", "-9007199254740991", "[1,2]"])
 def test_integral_numbers_print_as_integers(text: str) -> None:
     assert reprint(text) == text
@@ -129,9 +127,7 @@ def test_nan_and_infinity_from_protobuf_peers_are_not_printed(number: float) -> 
     assert raised.value.path == "metadata.x"
 
 
-# Writing
-
-
+# --- Writing ---
 def test_required_members_are_always_printed_and_other_defaults_never() -> None:
     assert codec.encoder(a2a.ListTasksResponse)(a2a.ListTasksResponse(tasks=[a2a.Task()])) == {
         "tasks": [{"id": ""}],
@@ -235,9 +231,7 @@ def test_a_value_that_holds_nothing_is_null() -> None:
     assert codec.encoder(ListValue)(ListValue(values=[Value()])) == [None]
 
 
-# Reading
-
-
+# --- Reading ---
 def test_unknown_members_are_ignored() -> None:
     tree = {"id": "t", "kind": "task", "status": {"state": 2, "final": True, "x": {"y": [None]}}}
     assert codec.decoder(a2a.Task)(tree) == a2a.Task(
@@ -348,9 +342,7 @@ def test_half_a_surrogate_pair_is_rejected_wherever_it_stands(text: str) -> None
     assert rejection(a2a.ClientCredentialsOAuthFlow, {"scopes": {text: "x"}}).path.startswith('scopes["')
 
 
-# Depth
-
-
+# --- Depth ---
 def nested(levels: int, wrap: Any) -> Any:
     value: Any = 1
     for _ in range(levels):

@@ -39,8 +39,6 @@ class TestGrpc03(BindingContract):
 
 
 # --- HTTP+JSON passes the contract of bindings ---
-
-
 class TestHttpJson(BindingContract):
     binding = find("HTTP+JSON")
 
@@ -66,8 +64,6 @@ class TestHttpJson025(TestHttpJson03):
 
 
 # --- JSONRPC passes the contract of bindings ---
-
-
 class TestJsonRpc(BindingContract):
     binding = find("JSONRPC")
 

@@ -39,8 +39,6 @@ class TestElevenMethods(ServiceContract):
 
 
 # --- The store in memory passes the contract of stores ---
-
-
 class TestMemoryStore(StoreContract):
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
@@ -48,8 +46,6 @@ class TestMemoryStore(StoreContract):
 
 
 # --- `each`: every row is tried, and a failure names its row ---
-
-
 @each("number, text", [(1, "a"), pytest.param(2, "b", id="second")])
 def test_rows_share_fixtures(tmp_path_factory: pytest.TempPathFactory, number: int, text: str) -> None:
     assert (number, text) in {(1, "a"), (2, "b")}

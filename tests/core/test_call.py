@@ -109,8 +109,6 @@ def test_nothing_composed_is_the_service_itself() -> None:
 
 
 # --- What an object lacks of a protocol ---
-
-
 class Inner(Protocol):
     def ask(self) -> int: ...
 
@@ -161,8 +159,6 @@ def test_a_method_of_the_protocol_itself_counts_as_missing() -> None:
 
 
 # --- The pages of a list: all of them, and none of a list without an end ---
-
-
 class Agent:
     """Lists of tasks. following: the token after a token."""
 

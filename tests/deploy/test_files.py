@@ -76,9 +76,7 @@ def options_of(arguments: list[str]) -> dict[str, Any]:
     return found
 
 
-# -------------------------------------------------------------------------------------------- the image
-
-
+# --- the image ---
 def test_the_image_is_made_of_files_that_exist_and_are_not_ignored() -> None:
     ignored = (FOLDER / "Dockerfile.dockerignore").read_text().split("\n")
     let_in = [line.removeprefix("!") for line in ignored if line.startswith("!")]
@@ -157,9 +155,7 @@ def test_the_locks_of_the_image_are_parts_of_the_lock() -> None:
     ).keys()
 
 
-# ------------------------------------------------------------------------------------------ Kubernetes
-
-
+# --- Kubernetes ---
 async def checked(text: str, folder: Path, expected: str) -> dict[str, Any]:
     """A configuration file, after `config check` has accepted it."""
     file = folder / "bridge.toml"
@@ -237,9 +233,7 @@ def test_secrets_of_kubernetes_are_files() -> None:
         assert f"--from-file={name}" in head
 
 
-# --------------------------------------------------------------------------------------------- compose
-
-
+# --- compose ---
 async def test_the_replicas_of_compose(tmp_path: Path) -> None:
     config = await checked((FOLDER / "bridge.toml").read_text(), tmp_path, "serve")
     assert not {f"A2A_BRIDGE_{key.upper()}" for key in config} & OURS.keys()
@@ -315,9 +309,7 @@ def test_envoy_accepts_its_configuration() -> None:
     assert done.returncode == 0, done.stderr
 
 
-# --------------------------------------------------------------------------------------------- systemd
-
-
+# --- systemd ---
 def unit() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for line in (FOLDER / "a2a-bridge.service").read_text().splitlines():

@@ -342,9 +342,7 @@ def test_an_error_that_several_callers_get_is_not_changed() -> None:
     assert renaming(("^x$", "y"))(error) is error
 
 
-# Values that peers write in their own way: null without a kind (Java), whole numbers with a fraction
-
-
+# --- Values that peers write in their own way: null without a kind (Java), whole numbers with a fraction ---
 def kindless() -> Struct:
     struct = Struct()
     struct.fields["a"].SetInParent()
@@ -420,8 +418,6 @@ def test_whole_numbers_leave_nothing_beside_the_answer_and_are_written_as_such(
 
 
 # --- A response that holds none of the members it must hold one of is rejected, on every binding ---
-
-
 @each("operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE, ops.SUBSCRIBE_TO_TASK])
 @each(
     ("kind", "wire"),

@@ -134,8 +134,6 @@ def test_megabytes_with_a_text_are_not_written_without_a_pause() -> None:
 
 
 # --- The engine for unmapped content: entries, texts and units; the tests of dialects show its use ---
-
-
 @given(canonical=anything(), given_=anything())
 def test_restoring_a_difference_gives_the_original(canonical: Any, given_: Any) -> None:
     again = unmapped.read(unmapped.write(KIND, difference(canonical, given_)), KIND)

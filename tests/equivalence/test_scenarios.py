@@ -29,8 +29,6 @@ async def test_a_conversation_reads_the_same_everywhere(name: str) -> None:
 
 
 # --- The history of a task has the messages of the conversation in their order, on every binding ---
-
-
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_questions_stand_before_their_answers(binding: str) -> None:
     async with stack() as running:

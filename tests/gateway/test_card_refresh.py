@@ -441,8 +441,6 @@ async def test_an_interface_that_cannot_be_used_is_one_line(caplog: pytest.LogCa
 
 
 # --- A caller that joins a stream of a gateway was accepted by the agent, and recently ---
-
-
 @pytest.mark.parametrize("after", ["", "1"])
 async def test_who_joins_later_is_accepted_by_the_agent_first(after: str) -> None:
     events = whole(4)

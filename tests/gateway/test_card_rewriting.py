@@ -135,8 +135,6 @@ def test_an_extended_card_is_offered_where_the_agents_version_has_one() -> None:
 
 
 # --- The tenant of an agent's interface ---
-
-
 class Recorder:
     def __init__(self) -> None:
         self.calls: list[Call[Any, Any]] = []

@@ -322,8 +322,6 @@ def test_tenants_may_have_tasks_with_the_same_ids() -> None:
 
 
 # --- A gateway whose agent is lost is not ready, and is ready again without a caller ---
-
-
 class Echo:
     async def execute(self, run: Run) -> AsyncIterator[Any]:
         yield run.text

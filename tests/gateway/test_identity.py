@@ -52,9 +52,7 @@ def updates(*states: hub.TaskState) -> Any:
     return made
 
 
-# Tasks.
-
-
+# --- Tasks ---
 @pytest.fixture
 def agent() -> Agent:
     return Agent()
@@ -209,9 +207,7 @@ async def test_references_to_other_tasks_are_translated_both_ways(
     assert task.history[0].reference_task_ids == ["a"]
 
 
-# Message ids.
-
-
+# --- Message ids ---
 def synthetic() -> str:
     wire = {"role": "user", "parts": [{"type": "text", "text": "yes"}]}
     return str(decode_message(wire, "c")["messageId"])
@@ -249,9 +245,7 @@ async def test_an_id_that_the_caller_gave_stays(agent: Agent, service: LegacyCal
         assert agent.calls[-1].request.message.message_id == "mine"
 
 
-# Sessions.
-
-
+# --- Sessions ---
 @pytest.mark.parametrize("own_contexts", ["", "replaces", "rejects"])
 async def test_a_session_is_one_context_under_any_id_of_the_agent(own_contexts: str) -> None:
     agent = Agent(own_contexts=own_contexts)
@@ -295,9 +289,7 @@ async def test_a_rejection_for_another_reason_is_not_tried_again(agent: Agent) -
     assert len(agent.calls) == 1
 
 
-# Streams.
-
-
+# --- Streams ---
 async def test_a_stream_begins_a_task_too(agent: Agent) -> None:
     agent.events = updates(hub.TASK_STATE_WORKING, hub.TASK_STATE_COMPLETED)
     service = callers(agent)
@@ -372,9 +364,7 @@ async def test_a_message_in_a_stream_is_a_completed_status_of_the_name_with_a_ma
     assert dict(update.metadata[MARK]) == {MESSAGE: True}
 
 
-# Artifacts.
-
-
+# --- Artifacts ---
 def artifacts(*ids: str) -> Any:
     def made(task: hub.Task) -> list[hub.StreamResponse]:
         return [
@@ -411,9 +401,7 @@ async def test_ids_with_an_index_keep_it_exclusively(agent: Agent, service: Lega
     assert [index_told(one) for one in task.artifacts] == [1, "index-0", 2]
 
 
-# Push notification configs.
-
-
+# --- Push notification configs ---
 def configure(task_id: str = "c") -> Call[Any, Any]:
     request = hub.TaskPushNotificationConfig(task_id=task_id, id="v0.1", url="http://h")
     return Call(ops.CREATE_PUSH_CONFIG, request, context())
@@ -481,9 +469,7 @@ async def test_an_event_may_be_faster_than_the_answer_that_tells_the_name(told_b
     assert as_known(Scope(), hub.StreamResponse(task=hub.Task(id="T1"))).task.id == "a"
 
 
-# Callers that are taken for callers of a later version.
-
-
+# --- Callers that are taken for callers of a later version ---
 @pytest.mark.parametrize("make", [get, cancel])
 async def test_a_caller_that_uses_a_name_of_0_1_speaks_0_1(
     make: Any, agent: Agent, service: LegacyCallers
@@ -520,9 +506,7 @@ async def test_an_agents_own_id_does_not_imply_0_1(agent: Agent, service: Legacy
     assert agent.calls[-1] is call
 
 
-# Strangers.
-
-
+# --- Strangers ---
 async def test_names_behind_a_gateway_are_scoped_by_credentials(agent: Agent) -> None:
     middleware, as_known = remember_names(visible_to, Tasks())
     service = middleware(agent)

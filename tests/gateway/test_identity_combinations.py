@@ -93,8 +93,6 @@ def has_payload(message: Any) -> bool:
 
 
 # --- comparison: the normalised forms of docs/explanation/versions.md ---
-
-
 def same(
     wire: Wire, documents: Documents, found: Any, given_document: Any, *, unknown_ends: bool = False
 ) -> bool:

@@ -74,9 +74,7 @@ async def collected(client: LegacyClient, method: str, params: Any) -> list[dict
     return [event async for event in client.stream(method, params)]
 
 
-# A client of 0.1, an agent of 1.0.
-
-
+# --- A client of 0.1, an agent of 1.0 ---
 async def test_a_task_under_the_clients_names() -> None:
     async with hosted() as client:
         task = await client.send("mine", "task out", "my session")
@@ -231,9 +229,7 @@ async def test_an_unknown_type_of_part_reaches_the_agent_and_comes_back() -> Non
         assert task["status"]["message"]["parts"] == [form]
 
 
-# A client of 1.0, an agent of 0.1.
-
-
+# --- A client of 1.0, an agent of 0.1 ---
 def message(text: str, **members: Any) -> hub.SendMessageRequest:
     said = hub.Message(role=hub.ROLE_USER, message_id="m", parts=[hub.Part(text=text)], **members)
     return hub.SendMessageRequest(message=said)
@@ -342,9 +338,7 @@ async def test_the_card_of_an_agent_of_0_1_is_read_as_one() -> None:
     assert card.security_schemes["Bearer"].http_auth_security_scheme.scheme == "Bearer"
 
 
-# A client of 0.1, an agent of 0.1, the bridge in between.
-
-
+# --- A client of 0.1, an agent of 0.1, the bridge in between ---
 async def test_the_tree_that_went_in_comes_out() -> None:
     agent = LegacyAgent()
     async with through(agent) as client:

@@ -460,8 +460,6 @@ async def test_an_agent_cannot_show_one_callers_config_to_another() -> None:
 
 
 # --- The replay logs of a gateway count in its memory account ---
-
-
 async def answered(call: Call[Any, Any]) -> hub.SendMessageResponse:
     return hub.SendMessageResponse()
 

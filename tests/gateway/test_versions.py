@@ -202,9 +202,7 @@ async def test_conversations_over_every_binding(version: str, behind: str, kind:
         assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
 
 
-# ---------------------------------------------------------------------- agents of 0.3
-
-
+# --- agents of 0.3 ---
 def status(state: Any = WORKING, *, final: bool | None = None) -> hub.StreamResponse:
     update = hub.TaskStatusUpdateEvent(task_id="t", context_id="c", status=hub.TaskStatus(state=state))
     if final is not None:

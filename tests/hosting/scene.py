@@ -189,9 +189,7 @@ def shapes(events: list[Any]) -> list[Any]:
     return [shape(event) for event in events]
 
 
-# A clock that a test advances by hand.
-
-
+# --- A clock that a test advances by hand ---
 class HandClock:
     """Implements Clock. timers: the callbacks, each with its delay in seconds."""
 

@@ -201,8 +201,6 @@ async def test_the_extended_card_is_given(extended: ExtendedCard) -> None:
 
 
 # --- @agent on functions with typed parameters, and on methods ---
-
-
 class Order(BaseModel):
     item: str
     counts: list[int] = Field(default=[1])

@@ -320,8 +320,6 @@ async def test_a_foreign_task_cannot_be_gone_on_with() -> None:
 
 
 # --- Calls about a task that comes from a dead process, while it is being taken over ---
-
-
 async def test_a_call_that_comes_while_a_task_is_taken_over_has_the_same_lease() -> None:
     store, lasting = LateStore(), Lasting("input-required")
     task = await killed(lasting, store, resumes=False)

@@ -109,9 +109,7 @@ def status_text(task: hub.Task) -> str:
     return "".join(part.text for part in task.status.message.parts)
 
 
-# ---------------------------------------------------------------------- what an executor is shown
-
-
+# --- what an executor is shown ---
 async def test_a_follow_up_has_the_question_in_its_status_and_not_yet_the_answer() -> None:
     async def ask(context: RequestContext, updater: TaskUpdater) -> None:
         await begin(context, updater)
@@ -173,9 +171,7 @@ async def test_related_tasks_are_those_of_the_message_that_the_caller_may_see() 
     assert executor.seen[-1].related_tasks[0].artifacts[0].parts[0].text == "hers"
 
 
-# ---------------------------------------------------------------------- events
-
-
+# --- events ---
 async def test_an_event_of_another_context_counts_for_the_task() -> None:
     async def work(context: RequestContext, updater: TaskUpdater) -> None:
         other = TaskUpdater(updater.event_queue, context.task_id, "another")
@@ -257,9 +253,7 @@ async def test_a_fast_executor_waits_for_the_reader() -> None:
     assert max(ahead) <= 64
 
 
-# ---------------------------------------------------------------------- cancel
-
-
+# --- cancel ---
 async def test_cancel_stops_the_work_and_the_executor_says_the_state() -> None:
     ended = asyncio.Event()
 
@@ -307,9 +301,7 @@ async def test_an_executor_that_rejects_a_cancellation_goes_on() -> None:
     assert found.status.state == hub.TASK_STATE_COMPLETED
 
 
-# ---------------------------------------------------------------------- errors
-
-
+# --- errors ---
 class Derived(errors.ContentTypeNotSupportedError):
     """An error of the user."""
 

@@ -42,9 +42,7 @@ MIB = 1 << 20
 PIECE = 64 * 1024
 
 
-# ------------------------------------------------------------------ one event
-
-
+# --- one event ---
 @pytest.mark.parametrize("line", [b"data: ab\n", b"data: ab\r\n", b"data\n"])
 def test_lines_of_an_event_take_their_length(line: bytes) -> None:
     decoder = Decoder(64 * MIB)
@@ -123,9 +121,7 @@ async def test_a_large_chunk_is_read_in_several_turns() -> None:
     assert turns >= MIB // PIECE
 
 
-# ------------------------------------------------------------------ all responses
-
-
+# --- all responses ---
 def test_the_largest_response_ends() -> None:
     memory = MemoryAccount(10 * MIB)
     ended: list[A2AError] = []

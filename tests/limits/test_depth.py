@@ -251,8 +251,6 @@ def test_a_list_that_can_be_encoded_is_encoded_once() -> None:
 
 
 # --- A gateway has limits of its own, independent of those of the agent ---
-
-
 @asynccontextmanager
 async def before(server: Server, options: ServeOptions) -> AsyncIterator[Server]:
     candidates = select(server.card, known=["GRPC"])

@@ -221,9 +221,7 @@ async def test_intermediaries_see_the_status_of_an_error() -> None:
         await _read(one)
 
 
-# ---------------------------------------------------------------- the forms of a call
-
-
+# --- the forms of a call ---
 async def _streamed(peer: Peer) -> None:
     await _read(peer.stream("x"))
 

@@ -28,9 +28,7 @@ REFUSED, CALLS = "a2a_bridge_rejected_requests_total", "a2a_bridge_requests_tota
 UNAUTHENTICATED = {"code": "UNAUTHENTICATED"}
 
 
-# -------------------------------------------------------------------- who may call
-
-
+# --- who may call ---
 async def keys(scene: Scene) -> KeyFile:
     file = KeyFile(scene.path("keys.json"))
     scene.names["key"] = file.create("ann").text
@@ -126,9 +124,7 @@ def provider_with(change: Callable[[Provider], None]) -> Callable[[Scene], Await
 JWT = "--jwt-issuer {issuer} --jwt-audience {audience}"
 
 
-# -------------------------------------------------------------------- TLS, files, limits
-
-
+# --- TLS, files, limits ---
 async def certificate(scene: Scene) -> None:
     new_identity().written(scene.folder, "server")
 
@@ -236,9 +232,7 @@ def calling(text: str, *, grpc: bool = True) -> Callable[[Scene], Awaitable[SEEN
     return hurt
 
 
-# -------------------------------------------------------------------- the store
-
-
+# --- the store ---
 async def store_moved(scene: Scene) -> SEEN:
     assert await scene.http("task") == 200
     scene.path("tasks.db").rename(scene.path("away.db"))
@@ -307,9 +301,7 @@ async def envoy_taken(scene: Scene) -> SEEN:
     return 0, ""
 
 
-# -------------------------------------------------------------------- notifications
-
-
+# --- notifications ---
 async def pushed(scene: Scene) -> SEEN:
     """A task whose receiver rejects."""
     config = {"url": scene.names["hook"]}

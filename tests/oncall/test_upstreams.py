@@ -23,9 +23,7 @@ SEEN = tuple[int, str]
 UPSTREAM, REACHABLE = "a2a_bridge_upstream_requests_total", "a2a_bridge_upstream_reachable"
 
 
-# -------------------------------------------------------------------- agents, as the flags name them
-
-
+# --- agents, as the flags name them ---
 def agent(mode: str = "", **card: Any) -> Callable[[Scene], Awaitable[Behind]]:
     """An agent that misbehaves from the start."""
 
@@ -60,9 +58,7 @@ async def with_secret(scene: Scene) -> Behind:
     return await agent()(scene)
 
 
-# -------------------------------------------------------------------- calls
-
-
+# --- calls ---
 async def call(scene: Scene) -> SEEN:
     return await scene.both()
 
@@ -112,9 +108,7 @@ async def card_breaks(scene: Scene) -> SEEN:
     return await scene.both()
 
 
-# -------------------------------------------------------------------- several agents
-
-
+# --- several agents ---
 async def several(scene: Scene) -> Behind:
     """A file with an agent, and one that is not there."""
     made = await agent()(scene)

@@ -39,8 +39,6 @@ def answering_with_a_file() -> Scripted:
 
 
 # --- files ---
-
-
 @pytest.mark.parametrize(
     ("headers", "written"),
     [
@@ -204,8 +202,6 @@ async def test_error_data_of_an_agent_of_0_3_changes_only_for_callers_that_canno
 
 
 # --- lists, history, waiting ---
-
-
 async def test_a_page_size_of_0_is_none_over_grpc() -> None:
     service = Scripted()
     async with grpc_scene.hosting(service) as host, grpc_scene.channel(host.address) as raw:
@@ -247,8 +243,6 @@ async def test_agents_of_0_3_get_blocking_from_a_waiting_caller(kind: str, given
 
 
 # --- streams ---
-
-
 @pytest.mark.parametrize("kind", ["JSONRPC", "HTTP+JSON"])
 @pytest.mark.parametrize(
     ("agent", "version", "size", "short"),

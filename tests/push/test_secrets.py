@@ -37,9 +37,7 @@ TOKEN = "t0ken-of-theirs"  # noqa: S105
 LOGIN = {"scheme": "Bearer", "credentials": SECRET}
 
 
-# ---------------------------------------------------------------------- the vault
-
-
+# --- the vault ---
 def test_encrypted_content_is_decrypted_by_its_key_and_with_newer_ones() -> None:
     old, new = new_key(), new_key()
     sealed = Vault([old]).encrypt(b"raw_bytes")
@@ -76,9 +74,7 @@ def test_keys_stand_in_a_text() -> None:
     assert keys_in("") == []
 
 
-# ---------------------------------------------------------------------- at rest
-
-
+# --- at rest ---
 async def kept(path: Path, keys: list[str], *ids: str) -> None:
     async with open_store(f"sqlite:///{path}", StoreOptions(keys=keys)) as store:
         for config_id in ids:

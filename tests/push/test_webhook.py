@@ -212,8 +212,6 @@ def test_invalid_allow_entries(text: str) -> None:
 
 
 # --- The resolver: names with several or changing addresses. Over real sockets if it connects ---
-
-
 class Names:
     """The addresses of names: one list after the other; the last one is repeated."""
 

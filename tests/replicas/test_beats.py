@@ -205,9 +205,7 @@ def _beats(url: str) -> list[int]:
         return [0]
 
 
-# A replica that loses its database while another one keeps it, and returns after it was declared dead.
-
-
+# --- A replica that loses its database while another one keeps it, and returns after it was declared dead ---
 class Relay:
     """Passes connections to the socket of a server. `cut` breaks them and rejects further ones until `mend`."""
 

@@ -87,8 +87,6 @@ async def _closed(talks: list[Talk]) -> None:
 
 
 # --- A replica that was declared dead joins again, also if the result of its statement is lost ---
-
-
 class Table:
     """The table as far as a session uses it. cuts: where the connection breaks at the next joining."""
 

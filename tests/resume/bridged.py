@@ -107,9 +107,7 @@ def sending(text: str = "go") -> Call[hub.SendMessageRequest, hub.StreamResponse
     return Call(ops.SEND_STREAMING_MESSAGE, hub.SendMessageRequest(message=message), CallContext())
 
 
-# Callers that read in the background, and reconnect when the network works. No test.
-
-
+# --- Callers that read in the background, and reconnect when the network works. No test ---
 class Caller:
     """Reads a stream; seen: its events so far."""
 

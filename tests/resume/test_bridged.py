@@ -38,9 +38,7 @@ def assert_one_gap(seen: list[Seen], log: Log, place: int) -> None:
     assert folded(events) == log.task()
 
 
-# ---------------------------------------------------------------------- between the client and the gateway
-
-
+# --- between the client and the gateway ---
 @fronts
 @numberings
 async def test_cut_before_the_gateway_and_the_task_has_ended(front: str, own: bool) -> None:
@@ -112,9 +110,7 @@ async def test_the_agents_ids_outlive_the_gateway(front: str) -> None:
     assert [one.id for one in seen] == [log.id(number) for number in range(1, len(events) + 1)]
 
 
-# ---------------------------------------------------------------------- between the gateway and the agent
-
-
+# --- between the gateway and the agent ---
 async def cut_behind(
     bridge: Bridge, call: Any, place: int, log: Log, *rest: hub.StreamResponse, subscribed: bool
 ) -> list[Seen]:

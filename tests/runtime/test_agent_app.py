@@ -213,8 +213,6 @@ async def _ended(peer: Any, task_id: str) -> hub.TaskState:
 
 
 # --- The lifetime of a server inside an ASGI application ---
-
-
 class Failing:
     async def drain(self, _grace: float) -> None:
         raise OSError("the store is gone")
@@ -238,8 +236,6 @@ async def test_a_failed_drain_leaves_nothing_open() -> None:
 
 
 # --- The warning for code that blocks the event loop ---
-
-
 class Seen(logging.Handler):
     """Tells a blocked test that the warning has come."""
 

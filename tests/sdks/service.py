@@ -45,9 +45,7 @@ class LineService:
             raise _rejection(error) from error
 
 
-# As the bindings of the bridge do with the content beside messages.
-
-
+# --- As the bindings of the bridge do with the content beside messages ---
 def _sealed(tree: Any) -> Any:
     return json.loads(signed_extras.dumps(tree))
 

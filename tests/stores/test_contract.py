@@ -65,9 +65,7 @@ class TestPostgresStore(SharedStoreContract):
             yield other
 
 
-# Outboxes pass the contract of the delivery worker: in memory, in SQLite, in PostgreSQL.
-
-
+# --- Outboxes pass the contract of the delivery worker: in memory, in SQLite, in PostgreSQL ---
 class TestMemory(OutboxContract):
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:

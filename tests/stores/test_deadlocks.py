@@ -104,9 +104,7 @@ async def _until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-# Streams of a store that is gone for good end with UNAVAILABLE, like other calls; they are not silent.
-
-
+# --- Streams of a store that is gone for good end with UNAVAILABLE, like other calls; they are not silent ---
 def remove(url: str) -> None:
     Path(url.removeprefix("sqlite:///")).unlink()
 
@@ -177,8 +175,6 @@ async def test_streams_end_over_every_binding(sqlite_url: str, version: str) -> 
 
 
 # --- A PostgreSQL that has no transaction ids left: it reports the error of a value that is too large ---
-
-
 @contextmanager
 def numbers(store: Any, none_left: str, *before: str) -> Iterator[Connection]:
     """A connection after a function that writes call for numbers: it fails while a condition holds."""

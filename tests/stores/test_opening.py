@@ -340,9 +340,7 @@ async def test_connections_that_read_nothing_are_closed(
                     await asyncio.sleep(0.05)
 
 
-# What happens to a task while it is opened, between the commit of its lease and the return of `open`.
-
-
+# --- What happens to a task while it is opened, between the commit of its lease and the return of `open` ---
 async def test_a_lease_that_is_lost_as_soon_as_it_is_durable_is_not_given(sqlite_url: str) -> None:
     async with open_sql_store(sqlite_url, StoreOptions(ack_timeout=PATIENCE)) as store:
         await Author(store).begin("t", state=INPUT).release()

@@ -111,9 +111,7 @@ async def test_a_reader_may_know_later_events_than_the_readers_before_it(
         assert await rest(early) == ["x", "y", "z", COMPLETED]
 
 
-# The statements that a read of PostgreSQL takes.
-
-
+# --- The statements that a read of PostgreSQL takes ---
 @contextmanager
 def _noted(engine: Any) -> Iterator[list[bool]]:
     """For each statement whether it is without a transaction."""

@@ -84,9 +84,7 @@ def texts(error: Any) -> Iterable[str]:
         yield value if isinstance(value, str) else value.decode("latin-1")
 
 
-# A relay between a client and a server that can fall silent or break, as networks do; no test.
-
-
+# --- A relay between a client and a server that can fall silent or break, as networks do; no test ---
 class Relay:
     """`address` leads where the relay was told to lead."""
 

@@ -293,9 +293,7 @@ async def test_a_parameter_that_no_header_holds(kind: str) -> None:
     assert error.reason is Reason.INVALID_PARAMS
 
 
-# --- JSON-RPC only
-
-
+# --- JSON-RPC only ---
 async def test_an_id_that_comes_back_as_text() -> None:
     """a2a-java 0.3.3 answers so when a push configuration is set (JSONRPCHandler.setPushNotificationConfig)."""
     async with peering(http(result("JSONRPC", RESULT, "1"))) as peer:
@@ -371,9 +369,7 @@ async def test_a_response_that_is_no_event_of_the_stream_that_it_answers(binding
     assert error.reason in {Reason.UNAVAILABLE, Reason.INVALID_AGENT_RESPONSE}
 
 
-# --- HTTP+JSON only
-
-
+# --- HTTP+JSON only ---
 @pytest.mark.parametrize("body", ["", "{}", "null"])
 @pytest.mark.parametrize("status", ["200 OK", "204 No Content"])
 async def test_deleted_in_several_variants(body: str, status: str) -> None:
@@ -462,9 +458,7 @@ async def test_any_id_arrives(id_: str) -> None:
     assert service.calls[0].context.tenant == id_
 
 
-# --- proxies
-
-
+# --- proxies ---
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
@@ -542,9 +536,7 @@ async def test_netrc_is_not_asked(environment: pytest.MonkeyPatch, tmp_path: Pat
         assert "authorization" not in peer.requests[0][1]
 
 
-# --- fetching
-
-
+# --- fetching ---
 async def test_fetching() -> None:
     async with peering(http("{}", more="X-One: 1\r\n")) as peer, http_fetch(DialOptions()) as fetch:
         fetched = await fetch(f"{peer.url}/card.json?x=1", {"If-None-Match": '"a"'})

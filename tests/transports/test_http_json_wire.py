@@ -320,8 +320,6 @@ def test_no_path_breaks_the_router(path: str, method: str) -> None:
 
 
 # --- Headers as service parameters, deadlines, versions and media types ---
-
-
 def headers(*pairs: tuple[str, str]) -> CIMultiDictProxy[str]:
     return CIMultiDictProxy(CIMultiDict(pairs))
 

@@ -361,9 +361,7 @@ async def test_a_document_varies_by_the_version_that_its_reader_names() -> None:
         assert queried.json() == {"query": "x=1", "version": ""}
 
 
-# The URL that a client used: Host headers, proxies, and trusted addresses.
-
-
+# --- The URL that a client used: Host headers, proxies, and trusted addresses ---
 def url(
     scheme: str = "http", host: str = "in:8080", root: str = "", *, trusted: bool = True, **headers: str
 ) -> str:

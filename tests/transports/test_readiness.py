@@ -187,8 +187,6 @@ def test_connections_that_wait_are_open_after_a_few_turns(
 
 
 # --- Keep-alives of an ASGI application beside the other messages of a response ---
-
-
 @pytest.mark.parametrize("path", ["/", "/message:stream"])
 async def test_no_keep_alive_after_an_error(path: str) -> None:
     """Its head would be a second one. A server may take long to send the error to a slow client."""

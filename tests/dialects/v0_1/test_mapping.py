@@ -21,9 +21,7 @@ def status_event(state: str, **members: Any) -> dict[str, Any]:
     return {"kind": "status-update", "taskId": "t", "contextId": "", "status": {"state": state}, **members}
 
 
-# Tasks and messages.
-
-
+# --- Tasks and messages ---
 def test_a_session_is_a_context() -> None:
     tree = messages.decode_task(task(sessionId="s"))
     assert tree["contextId"] == "s"
@@ -130,9 +128,7 @@ def test_other_states_are_the_same(state: str) -> None:
     assert messages.decode_task(task(status={"state": state}))["status"] == {"state": state}
 
 
-# Artifacts.
-
-
+# --- Artifacts ---
 def test_the_index_is_the_identity_of_an_artifact() -> None:
     tree = messages.decode_artifact({"index": 7, "parts": []}, "")
     assert tree == {"artifactId": "index-7", "parts": []}
@@ -176,9 +172,7 @@ def test_chunk_flags_of_an_artifact_in_a_task_stay_there() -> None:
     assert messages.encode_task(messages.decode_task(wire)) == wire
 
 
-# Events and answers.
-
-
+# --- Events and answers ---
 def test_an_event_names_its_task_by_id() -> None:
     tree = messages.decode_event({"id": "t", "status": {"state": "completed"}, "final": True})
     assert tree == status_event("completed", final=True)
@@ -304,9 +298,7 @@ def test_a_part_that_only_resembles_ours_is_unchanged(tree: Any) -> None:
     assert again == tree
 
 
-# Parameters.
-
-
+# --- Parameters ---
 def test_no_history_is_asked_for_unless_a_number_is_given() -> None:
     message = {"role": "user", "parts": []}
     absent = requests.decode_send({"id": "t", "message": message})

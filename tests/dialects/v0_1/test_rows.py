@@ -205,8 +205,6 @@ def test_too_deep_nesting_is_rejected(method: str) -> None:
 
 
 # --- Errors go by name: the numbers of 0.1 mean other things in later versions ---
-
-
 def error_of(code: int, message: str = "said so", data: Any = None) -> A2AError:
     body = {"code": code, "message": message}
     return decode_jsonrpc(ErrorReply(200, body if data is None else {**body, "data": data}))

@@ -429,9 +429,7 @@ def test_l17_where_the_two_lists_disagree_the_members_of_0_x_count() -> None:
     assert [url for url, _, _ in interfaces(decoded)] == ["http://evil.example", "http://a.example/"]
 
 
-# Changed preserved content.
-
-
+# --- Changed preserved content ---
 def preserved(decoded: hub.AgentCard) -> str:
     return decoded.capabilities.extensions[-1].params.fields[KEY].string_value
 

@@ -68,8 +68,6 @@ def asked(operation: Any, tree: Any, user_agent: str = "") -> Row[HttpAddress, A
 
 
 # --- addresses ---
-
-
 def test_every_rule_of_the_proto_is_served_and_more() -> None:
     served = {f"{rule.method} {rule.template}" for one in HTTP_JSON_FORM.rows for rule in one.address.rules}
     assert served == {
@@ -93,8 +91,6 @@ def test_every_rule_of_the_proto_is_served_and_more() -> None:
 
 
 # --- two variants ---
-
-
 @pytest.mark.parametrize("operation", [ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE])
 @pytest.mark.parametrize("body", [PROTO_BODY, OLD_BODY, KIND_BODY])
 def test_a_message_is_read_in_every_variant(operation: Any, body: Any) -> None:
@@ -202,8 +198,6 @@ def test_files_of_callers_that_write_base64_are_answered_in_base64() -> None:
 
 
 # --- other requests ---
-
-
 def test_history_length_0_is_not_written() -> None:
     get = row(ops.GET_TASK)
     assert get.decode_request({"id": "t", "historyLength": 2}).history_length == 2
@@ -401,8 +395,6 @@ def test_all_schemes_of_a_configuration_are_answered(of_rpc: bool) -> None:
 
 
 # --- nothing is lost ---
-
-
 def exact(tree: Any) -> Any:
     return loads_exact(dumps(tree))
 

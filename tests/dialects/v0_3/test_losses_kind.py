@@ -35,9 +35,7 @@ def side_channel_trip(method: str, params: Any) -> tuple[Any, Any]:
     return message, row.extras.request.restore(row.encode_request(message), told)
 
 
-# L01 empty or absent
-
-
+# --- L01 empty or absent ---
 @pytest.mark.parametrize("name", ["contextId", "taskId", "extensions", "referenceTaskIds", "metadata"])
 def test_L01_empty_members_of_messages_stay_and_absent_ones_stay_away(name: str) -> None:
     empty: Any = {"metadata": {}}.get(name, [] if name.endswith("s") and name != "taskId" else "")
@@ -62,9 +60,7 @@ def test_L01_empty_members_of_artifacts_stay(name: str) -> None:
     check(shapes.ARTIFACT.decode, shapes.ARTIFACT.encode, tree)
 
 
-# L02 numbers, depth, strings
-
-
+# --- L02 numbers, depth, strings ---
 @each("text", ["1", "-5", "9007199254740991", "0.5", "1e300", "1e17", "0.1", "-0.0"])
 def test_L02_numbers_that_a_double_prints_need_no_residue(text: str) -> None:
     number = codec.loads_exact(text)
@@ -167,9 +163,7 @@ def test_L02_null_for_an_optional_member_is_absence_that_comes_back(name: str) -
     check(shapes.MESSAGE.decode, shapes.MESSAGE.encode, {**MESSAGE, name: None})
 
 
-# L03 timestamps
-
-
+# --- L03 timestamps ---
 @each(
     ("text", "canonical"),
     [
@@ -209,9 +203,7 @@ def test_L03_timestamps_are_understood_as_far_as_they_can_be_and_come_back(
     check(shapes.TASK.decode, shapes.TASK.encode, tree)
 
 
-# L04 final
-
-
+# --- L04 final ---
 @each(
     ("state", "derived"),
     [
@@ -246,9 +238,7 @@ def test_L04_a_missing_final_stays_missing() -> None:
     )
 
 
-# L05 booleans
-
-
+# --- L05 booleans ---
 def test_L05_false_stays_apart_from_absence() -> None:
     tree = {
         "kind": "artifact-update",
@@ -262,9 +252,7 @@ def test_L05_false_stays_apart_from_absence() -> None:
     assert not unmapped.present(shapes.EVENT.decode(tree | {"append": True, "lastChunk": True}))
 
 
-# L06 the state `unknown`
-
-
+# --- L06 the state `unknown` ---
 def test_L06_unknown_is_unspecified_and_back() -> None:
     task = shapes.TASK.decode({**TASK, "status": {"state": "unknown"}})
     assert task.status.state == hub.TASK_STATE_UNSPECIFIED
@@ -285,9 +273,7 @@ def test_L06_the_other_variant_of_canceled_is_understood() -> None:
     check(shapes.TASK.decode, shapes.TASK.encode, tree)
 
 
-# L07 tags and strangers
-
-
+# --- L07 tags and strangers ---
 @each(
     "tree",
     [
@@ -310,9 +296,7 @@ def test_L07_missing_kinds_aliases_and_unknown_members_come_back(tree: Any) -> N
     check(shapes.EVENT.decode, shapes.EVENT.encode, tree)
 
 
-# L08 members that the protobuf of 0.3 lacks
-
-
+# --- L08 members that the protobuf of 0.3 lacks ---
 def test_L08_the_kind_shape_has_them_all() -> None:
     tree = {
         **MESSAGE,
@@ -323,9 +307,7 @@ def test_L08_the_kind_shape_has_them_all() -> None:
     check(shapes.MESSAGE.decode, shapes.MESSAGE.encode, tree)
 
 
-# L09 base64 and files
-
-
+# --- L09 base64 and files ---
 def file(**members: Any) -> dict[str, Any]:
     return {"kind": "file", "file": members}
 
@@ -361,9 +343,7 @@ def test_L09_a_file_with_neither_has_an_empty_url() -> None:
     check(parts.PART.decode, parts.PART.encode, file())
 
 
-# L10 data that is no object
-
-
+# --- L10 data that is no object ---
 @each("value", [[1], 5, "x", True, None, [], 0.5])
 @each("metadata", [None, {"k": 1}, {"data_part_compat": True}, {"data_part_compat": 0}])
 def test_L10_other_values_are_wrapped_and_marked_towards_0x(value: Any, metadata: Any) -> None:
@@ -403,9 +383,7 @@ def test_L10_a_list_from_0_2_5_is_a_list_in_the_hub() -> None:
     check(parts.PART.decode, parts.PART.encode, {"kind": "data", "data": [1, ExactFloat("2.0")]})
 
 
-# L11 members of text and data that only 1.0 has
-
-
+# --- L11 members of text and data that only 1.0 has ---
 def test_L11_media_types_and_names_of_text_and_data_are_further_members() -> None:
     message = hub.Part(text="# hi", media_type="text/markdown", filename="a.md")
     tree = parts.PART.encode(message)

@@ -112,9 +112,7 @@ def test_L13_non_integers_are_rejected_by_name(length: Any) -> None:
         ROW["message/send"].decode_request({"message": MESSAGE, "configuration": {"historyLength": length}})
 
 
-# L14 push authentication
-
-
+# --- L14 push authentication ---
 @pytest.mark.parametrize(
     ("schemes", "scheme"),
     [
@@ -159,9 +157,7 @@ def test_L14_ids_that_a_server_assigns_and_credentials_it_hides_are_its_answer()
     }
 
 
-# L15 metadata without a place
-
-
+# --- L15 metadata without a place ---
 @pytest.mark.parametrize(
     "method",
     [
@@ -198,9 +194,7 @@ def test_L15_the_side_channel_of_another_request_has_no_effect() -> None:
     assert row.extras.request.restore({"id": "t"}, {}) == {"id": "t"}
 
 
-# L16 tenants
-
-
+# --- L16 tenants ---
 def test_L16_tenants_of_requests_are_declared_losses() -> None:
     request = hub.GetTaskRequest(id="t", tenant="x")
     assert ROW["tasks/get"].encode_request(request) == {"id": "t"}
@@ -250,18 +244,14 @@ def test_L20_signatures_of_a_card_come_back() -> None:
     check(V0_3.card.decode, V0_3.card.encode, tree)
 
 
-# L21 resource names
-
-
+# --- L21 resource names ---
 @pytest.mark.parametrize("task", ["t", "a/b", "100%", "é", "a%2Fb"])
 def test_L21_ids_in_resource_names_are_not_cut(task: str) -> None:
     assert proto_rows.decode_task(proto_rows.encode_task(task)) == task
     assert proto_rows.decode_config(proto_rows.encode_config(task, task)) == (task, task)
 
 
-# L22 streams
-
-
+# --- L22 streams ---
 def test_L22_any_event_may_come_first_and_marks_of_the_bridge_pass() -> None:
     for tree in (status_update("working", final=False), MESSAGE, TASK):
         check(shapes.EVENT.decode, shapes.EVENT.encode, tree)
@@ -271,9 +261,7 @@ def test_L22_any_event_may_come_first_and_marks_of_the_bridge_pass() -> None:
     assert annotation.synthetic_kind(again) == annotation.SNAPSHOT
 
 
-# L23 data of errors
-
-
+# --- L23 data of errors ---
 @pytest.mark.parametrize("data", [None, 5, "x", [1, {"a": None}], {"k": "v"}, True])
 def test_L23_data_of_an_error_of_any_type_comes_back(data: Any) -> None:
     form = V0_3.forms[JSONRPC]
@@ -281,9 +269,7 @@ def test_L23_data_of_an_error_of_any_type_comes_back(data: Any) -> None:
     assert form.encode_error(form.decode_error(ErrorReply(200, body))).body == body
 
 
-# L24 ids of requests
-
-
+# --- L24 ids of requests ---
 @pytest.mark.parametrize(
     "token", ["1", '"a"', "9007199254740993", "123456789012345678901234567890", "null", "-0"]
 )
@@ -296,9 +282,7 @@ def test_L24_ids_of_requests_are_never_doubles(token: str) -> None:
     assert answer["id"] == codec.loads_exact(token)
 
 
-# L25 members of 0.3 that 0.2.5 lacks
-
-
+# --- L25 members of 0.3 that 0.2.5 lacks ---
 def test_L25_modes_that_0_2_5_requires_are_given() -> None:
     form = V0_2_5.forms[JSONRPC]
     row = next(row for row in form.rows if row.address == "message/send")
@@ -309,17 +293,13 @@ def test_L25_modes_that_0_2_5_requires_are_given() -> None:
     assert reading(row.decode_request, codec.dumps(tree)).configuration.return_immediately
 
 
-# L26 names of headers
-
-
+# --- L26 names of headers ---
 def test_L26_both_names_of_the_extensions_header_are_known() -> None:
     assert set(V0_3.extensions) == {"x-a2a-extensions", "a2a-extensions"}
     assert V1_0.extensions == ("a2a-extensions",)
 
 
-# L27 push notifications
-
-
+# --- L27 push notifications ---
 def test_L27_a_push_notification_is_encoded_as_its_version_does() -> None:
     assert V0_3.push is not None
     assert V1_0.push is not None

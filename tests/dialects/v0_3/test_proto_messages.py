@@ -174,8 +174,6 @@ def test_half_of_a_surrogate_pair_in_an_unknown_member_takes_nothing_else_away()
 
 
 # --- The card of a2a.v1: its content in JSON and in the hub, without a loss ---
-
-
 def full() -> v0.AgentCard:
     oauth = v0.OAuthFlows(
         authorization_code=v0.AuthorizationCodeOAuthFlow(

@@ -136,8 +136,6 @@ def test_the_side_channel_cannot_rename_a_task() -> None:
 
 
 # --- configurations ---
-
-
 def create(**members: Any) -> bytes:
     wire: bytes = v0.CreateTaskPushNotificationConfigRequest(**members).SerializeToString()
     return wire

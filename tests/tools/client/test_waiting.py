@@ -371,9 +371,7 @@ async def test_without_a_terminal_there_is_no_line(one: Live) -> None:
     assert done.fields["State"] == "completed"
 
 
-# `chat` in a terminal: a pseudo-terminal, as a user has one.
-
-
+# --- `chat` in a terminal: a pseudo-terminal, as a user has one ---
 class Terminal:
     def __init__(self, *words: str) -> None:
         self._ours, theirs = pty.openpty()

@@ -181,9 +181,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
         raise
 
 
-# The interface of the playground as its scripts use it. No tests.
-
-
+# --- The interface of the playground as its scripts use it. No tests ---
 @dataclass(frozen=True)
 class Api:
     """A playground and its token."""
