@@ -182,7 +182,7 @@ class LiveTask:
                 writer.release()
             self.writer = None
         # Cuts a reference cycle, so that a finished run need not wait for the garbage collector.
-        self._on_lost = lambda: None
+        self._on_lost = _nothing
         self._shut = True
 
     def _lose(self) -> None:
@@ -471,3 +471,7 @@ def begin_with(message: hub.Message) -> tuple[hub.SendMessageResponse, hub.Strea
 def as_answer(error: Exception) -> A2AError:
     """The error for callers for an error of the store."""
     return error if isinstance(error, A2AError) else internal_error()
+
+
+def _nothing() -> None:
+    """The callback after the end of a live task; a lambda would be made for each."""
