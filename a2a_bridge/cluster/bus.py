@@ -1,13 +1,16 @@
-"""The bus between the replicas of one agent; and a bus of rows, for a few replicas with PostgreSQL only.
+"""The bus between the replicas of one agent; and a bus for a few replicas that have PostgreSQL only, where
+messages are rows, and replicas look for them.
 
 Rules:
-1. A bus loses messages, but delivers no wrong one. They save time only: the database has the truth.
+1. A bus may lose messages, but never delivers a wrong message. A lost message costs time only: the database
+   has the truth.
 2. A bus never says that a replica is dead. Only the database does.
 3. All methods are for the loop of the store.
 
 Rules of the bus over PostgreSQL:
 1. A request is a row for its receiver, and so is the response. Its reader deletes it.
-2. A replica looks every 1.2 seconds, sooner while it waits or was asked lately, and never if it is single.
+2. A replica looks for rows every 1.2 seconds, and sooner while it waits for a response or has got a request
+   lately. A single replica does not look.
 3. There are no topics and no hints: replicas look into the tables instead.
 4. Rows of dead replicas are deleted by the others.
 """
@@ -63,15 +66,18 @@ class Bus(Protocol):
     ) -> None:
         """Listens as replica `me` from its return on, or once the bus can be reached.
 
-        answer: answers the request of another replica within seconds; raises nothing. on_hint: gets the hints
-        of others. on_gap: messages may have been lost, by a new connection or a delay here.
+        answer: answers the request of another replica within seconds; raises nothing. on_hint: called with
+        the hints of other replicas. on_gap: called when messages may have been lost, because the connection
+        was made again, or because this replica was too slow.
         """
 
     def rename(self, me: str, /) -> None:
         """Renames this replica. Requests to the old name find nobody."""
 
     async def request(self, replica: str, data: bytes, seconds: float, /) -> bytes:
-        """The response of a replica. Raises NobodyError; or in doubt BusDownError, TimeoutError."""
+        """The response of a replica. Raises NobodyError, BusDownError, and TimeoutError after `seconds`. In
+        the last two cases the request may have arrived.
+        """
 
     def publish(self, topic: str, data: bytes, /) -> None:
         """Sends a message to all readers of a topic, if the bus works."""

@@ -6,11 +6,14 @@ Rules:
 2. The response to a stream is its first event; the caller reads the others from the log. Only where the
    stream ends is asked for, because that depends on the queue of the receiver.
 3. Errors come back unchanged. A caller that leaves does not stop accepted work.
-4. Every call has an end: the response, the death of the receiver by the database, or UNAVAILABLE later.
-5. A call is for a replica under one name. Once that was declared dead, the caller may execute the call
-   itself. So the receiver does not: neither a late copy, nor under its new name a call that has begun.
+4. Every call has an end: the response, the death of the receiver as the database sees it, or UNAVAILABLE
+   after a time without any response.
+5. A call is for a replica under one name. Once the replica of that name was declared dead, the caller may
+   execute the call itself. So the receiver does not: neither a late copy, nor under its new name a call that
+   has begun.
 
-Messages are frames: a header, and a part of a document: a call's context as JSON, and bytes of a row of 1.0.
+The messages of calls are frames: a header, and a part of a document. A document is the context of a call as
+JSON, and bytes of a row of 1.0.
 
 Rules of frames:
 1. A document larger than the bus allows travels in parts.
@@ -180,7 +183,7 @@ _LARGEST = 256 << 20
 
 
 class ReplicaDirectory:
-    """The replicas that are alive, as this process knows. seconds: after which a silent one is given up."""
+    """The replicas that this process knows to be alive. seconds: the silence after which one is given up."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -228,8 +231,8 @@ class ReplicaDirectory:
 
 
 class ReplicaClient:
-    """Another replica: unary calls and the beginnings of streams. All methods raise OwnerLostError if it is
-    dead, or has not got the task; UNAVAILABLE if it does not answer.
+    """Another replica: unary calls and the beginnings of streams. All methods raise OwnerLostError if that
+    replica is dead, or has not got the task; UNAVAILABLE if it does not answer.
     """
 
     def __init__(
@@ -253,7 +256,9 @@ class ReplicaClient:
         return Event(first, head["event"], head["gap"]), call_id
 
     async def continues_after(self, call_id: bytes, number: int) -> bool:
-        """True if a stream goes on after this event. False if unknown: a new owner lacks the old queue."""
+        """True if a stream goes on after this event. False if that cannot be known: a new owner of the task
+        does not have the old queue.
+        """
         try:
             reply = await self._ask(Frame(FrameKind.PASSED, call_id, number=number), None)
         except A2AError as error:
@@ -371,7 +376,9 @@ class _Served:
 
 
 class ReplicaServer:
-    """Executes the calls of other replicas with a service that does not forward them. most: of the bus."""
+    """Executes the calls of other replicas with a service, which must not forward them again. me: the present
+    name of this replica. most: the `most` of the bus.
+    """
 
     def __init__(self, service: Service, me: Callable[[], str], most: Callable[[], int]) -> None:
         self._service = service

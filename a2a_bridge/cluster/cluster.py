@@ -3,11 +3,14 @@
 A Cluster holds no tasks.
 
 Rules:
-1. The store sees `me`, `follow`, `unfollow` and `publish`, and is a ClusterStore; the engine sees a Remote.
+1. The store sees `me`, `follow`, `unfollow` and `publish`, and is called as ClusterStore; the engine sees
+   Remote. Neither sees the bus.
 2. Only the database says who is dead. An outage of the bus ends no work of a live replica.
-3. A replica is alive exactly as long as it has a row in `replicas`. One that has seen another without a
-   heartbeat for the lease deletes its row; one without a row was declared dead, and gets a new name.
-4. No wall clocks: a heartbeat is a counter, and each watcher measures how long it stands still.
+3. A replica is alive exactly as long as it has a row in `replicas`. A replica that has seen another replica
+   without a heartbeat for the lease deletes the row of that replica. A replica without a row was declared
+   dead, and continues under a new name.
+4. No wall clocks: a heartbeat is a counter, and each watcher measures on its own clock how long the counter
+   stands still.
 5. A watcher that could not look starts its measurement anew: an outage of the database kills no replica.
 6. The heartbeat runs in a loop of its own, with its own connection: a busy loop of the store is no death. All
    callbacks run in the loop of the store.
@@ -68,8 +71,9 @@ LEFT = """
 
 
 class Membership:
-    """The live replicas on one database: a heartbeat, and a watch on those of the others. cluster: told of
-    changes, in the loop of its store, with `post`. lease: seconds after which a silent replica is dead.
+    """The live replicas on one database: the heartbeat of this replica, and a watch on the heartbeats of the
+    others. cluster: told of changes, in the loop of its store, with `post`. lease: seconds without a
+    heartbeat after which a replica counts as dead.
     """
 
     def __init__(
@@ -149,7 +153,9 @@ class Membership:
         self._post(self._cluster.on_members, self._others | {self.name}, began)
 
     async def leave(self) -> None:
-        """Leaves: its tasks become orphans at once. Without the database the others detect it themselves."""
+        """Leaves: the tasks of this replica become orphans at once. Without the database the other replicas
+        detect the departure by themselves.
+        """
         with suppress(SessionError):
             await self._session.run(LEAVE, {"me": self.name}, min(SECONDS, self._lease / 2))
 
@@ -247,8 +253,9 @@ class HeartThread:
 class Cluster:
     """The replicas on one database, including this replica. Create and use it in the loop of the store.
 
-    session, lock_session: for heartbeats and a polling bus, and for locks. make_bus: given a function that is
-    true while no other replica is known. lease: seconds of a silent replica until its death.
+    session: for heartbeats and a polling bus. lock_session: for locks. make_bus: makes the bus, given a
+    function that returns True while no other replica is known. lease: seconds without a heartbeat after which
+    a replica counts as dead. new_name, new_id: make names of replicas, and ids of calls and locks.
     """
 
     def __init__(
@@ -283,7 +290,7 @@ class Cluster:
     # ------------------------------------------------------------------ for the store
 
     def on_death(self, callback: Callable[[], None]) -> None:
-        """Registers a callback for possible orphans: after the start, and whenever a replica has died."""
+        """Registers a callback for possible orphans, called after the start and after a replica's death."""
         self._on_death.append(callback)
 
     def follow(self, task_id: str) -> None:
@@ -310,7 +317,7 @@ class Cluster:
         self._bus.hint(Hint.JOINED)
 
     async def close(self) -> None:
-        """Leaves the cluster: tasks that it still holds become orphans at once. May be called twice."""
+        """Leaves the cluster: tasks that this replica holds become orphans at once. May be called twice."""
         if self._closed:
             return
         self._closed = True

@@ -99,7 +99,9 @@ class ReplicaLocks:
 
 
 async def _insist(work: Callable[[], Awaitable[object]], done: str, level: int) -> None:
-    """Works with growing pauses until there is a result. Logs the first of several failures."""
+    """Repeats `work` with growing pauses until it returns something true. Logs the first of several failures
+    in a row. done: the participle in the text of the log.
+    """
     pause, failed = _SOON, False
     while True:
         try:

@@ -45,8 +45,8 @@ _PREFIX, _KEY, _SUM = 2, 32, 2
 
 class NatsLogin:
     """servers: `nats://` or `tls://` addresses. credentials: the path of a file with a JWT and a key; empty
-    for none. ca: the path of trusted certificates; empty for the system's. Raises ValueError for unusable
-    files and addresses, MissingExtraError.
+    for none. ca: the path of the certificates to trust; empty for the system's certificates. Raises
+    ValueError for files and addresses that cannot be used, and MissingExtraError.
     """
 
     def __init__(self, servers: tuple[str, ...], credentials: str = "", ca: str = "") -> None:

@@ -3,7 +3,8 @@
 With the limits, a process that is suspended or cut off holds nothing up.
 
 Rules of PostgresSession, which knows no statement:
-1. A statement that exceeds its timeout loses its connection; the next statement makes a new one.
+1. Every statement has a timeout. A statement that exceeds it loses its connection; the next statement makes a
+   new connection.
 2. Each statement is a transaction of its own, so a pooler may pool by transaction.
 3. A statement that the server could not serialize is repeated.
 4. Statements run one at a time in a thread, so the session can be used from several event loops.
@@ -14,7 +15,8 @@ Rules of the limits:
 2. A statement waits for a lock for a limited time. The limit is longer than PostgreSQL takes to find a
    deadlock, and shorter than a store takes to reject new work.
 3. The server detects a client that vanished without closing its connection.
-4. Statements that write have no limit: PostgreSQL would report a commit that waits for its standby as done.
+4. Statements that write have no limit: PostgreSQL would apply a limit to a commit that waits for its standby,
+   too, and report that commit as done.
 5. After a pipeline the client has sent a Flush, with which PostgreSQL stops to measure how long it is idle.
    So a transaction that writes has a limit of its own, which ends before its commit begins (PostgreSQL 17).
 6. Settings that a server does not know are left out.
@@ -90,7 +92,7 @@ class PostgresSession:
         self, statement: LiteralString, values: Mapping[str, Any], seconds: float = SECONDS, /
     ) -> list[tuple[Any, ...]]:
         """Executes and commits a statement, and returns its rows. Raises SessionError; then the outcome is in
-        doubt. It does not stop if the caller is cancelled.
+        doubt. The statement does not stop if the caller is cancelled.
         """
         loop = asyncio.get_running_loop()
         running = loop.run_in_executor(self._thread, self._run, statement, values)

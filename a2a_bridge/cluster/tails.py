@@ -1,4 +1,5 @@
-"""The newest events of tasks of other replicas, as their holders commit them. The log has them, too.
+"""The newest events of tasks that other replicas hold, as the holders commit them. The log has these events,
+too.
 
 Rules:
 1. A reader subscribes to the topic of its task, tells the holder that it reads, reads the log, and then
