@@ -3,7 +3,7 @@ agent's card is read again while the gateway runs (`CardRefresh`).
 
 Rules:
 1. The interfaces are exactly the gateway's, in its order. Skills, capabilities, security and the rest stay.
-2. Signatures are removed: they cover the interfaces, so they do not fit a card with others (spec 8.4).
+2. Signatures are removed: they cover the interfaces, so other interfaces make them invalid (spec 8.4).
 3. The extended card is rewritten in the same way, because otherwise it would lead callers around the gateway.
    It is offered only if the agent's version has it.
 4. Where the gateway has credentials of its own for the agent, callers need none: cards do not ask for any.
@@ -50,7 +50,7 @@ def rewrite(card: hub.AgentCard, interfaces: Iterable[hub.AgentInterface] = ()) 
 
 
 def without_lacking(card: hub.AgentCard, dialect: Dialect, binding: str) -> hub.AgentCard:
-    """The card without the claim of an extended card if the agent's version has none on this binding."""
+    """The card, without the claim of an extended card if the agent's version has none on this binding."""
     form: Form[Any, Any] | None = dialect.form(BindingKind(binding))
     has = form is not None and form.row(GET_EXTENDED_AGENT_CARD) is not None
     if has or not card.capabilities.extended_agent_card:
@@ -74,7 +74,8 @@ def rewrite_extended_card(
     interfaces: Interfaces, *, only_missing: bool = False, resumes: bool = False
 ) -> Middleware:
     """Middleware that puts the gateway's interfaces into GetExtendedAgentCard (spec 3.1.11). only_missing:
-    not into a card with own interfaces, of an agent hosted here. resumes: offers to resume streams.
+    leave a card that lists its own interfaces unchanged; for agents that are hosted here. resumes: offer to
+    resume streams, as the gateway's public card does.
     """
 
     def change(card: hub.AgentCard, context: CallContext) -> hub.AgentCard:
@@ -91,8 +92,9 @@ def rewrite_extended_card(
 def synthesise_card(interface: hub.AgentInterface) -> hub.AgentCard:
     """The smallest card for an agent without one (spec 4.4.1 REQUIRED members, honest texts).
 
-    It declares streaming, which clients do not use otherwise and the agent can reject; and no push
-    notifications: a client that waits for lost notifications is worse off than a client that polls.
+    It declares streaming, because clients do not use it otherwise; the agent itself rejects it if necessary.
+    It does not declare push notifications: a client that waits for lost notifications is worse off than a
+    client that polls.
     """
     place = without_query_values(interface.url)
     return hub.AgentCard(
@@ -143,7 +145,8 @@ class CardRefresh:
     1. The card is read again when it is no longer fresh by its Cache-Control, at the latest after `interval`;
        and when calls fail as if the agent had another card by now: at most once in `LEAST` seconds, and less
        often, up to once in `MOST` seconds, while that shows no change.
-    2. A card that cannot be read or used changes nothing. The log has the first failure, its end, changes.
+    2. A card that cannot be read or used changes nothing. A log line tells the first failure of a series, the
+       end of the series, and each change.
 
     known: the reading at the start. apply: uses another reading; raises A2AError or ValueError if it cannot
     be used. interval, least: seconds. sleep: waits for that long.
@@ -227,8 +230,9 @@ class CardRefresh:
 
 
 class CardReader:
-    """A `ReadCard` for the card at a URL, with the interfaces that a gateway dials. resolver: keeps the ETag.
-    options: with the URL that the operator named. binding, version: only such interfaces, unless empty.
+    """A `ReadCard` for the card at a URL, with the interfaces that a gateway dials. resolver: keeps the ETag
+    of the card. options: the options of the gateway, with the URL that the operator named. binding, version:
+    only interfaces of these, unless empty.
     """
 
     def __init__(

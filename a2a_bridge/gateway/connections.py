@@ -1,8 +1,10 @@
 """The connections of a gateway to its agent, with the services right above them. They change with its card.
 
 Rules:
-1. Another address of the agent replaces connections only; another `_Shape` replaces the services, too.
-2. A change happens between two calls. Connections are closed after the last of their calls and streams.
+1. Another address of the agent replaces connections only; another `_Shape` (version, binding, tenant,
+   resumption) replaces the services, too.
+2. A change happens between two calls. Calls and streams that run finish where they began; their connections
+   are closed after the last of them.
 3. A gateway is not ready while the last call reached no interface of its agent (`rejection`). Without
    readiness no caller comes, so the gateway itself asks the lost agent again (`ask_while_gone`): for a task
    that nobody has. It asks nothing while the agent can be reached.
@@ -125,7 +127,9 @@ class Connections:
         self._current = self._above(failover, _shape(failover, resumes=resumes))
 
     async def replace(self, candidates: Sequence[Candidate], *, resumes: bool) -> None:
-        """Uses other interfaces. Raises UNSUPPORTED_OPERATION, ValueError, and then changes nothing."""
+        """Uses other interfaces from now on. Raises UNSUPPORTED_OPERATION or ValueError, and changes nothing,
+        if no interface can be dialled.
+        """
         failover = await self._open(candidates)
         shape = _shape(failover, resumes=resumes)
         before = self._current
@@ -233,9 +237,12 @@ def _shape(failover: Failover, *, resumes: bool) -> _Shape:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamOptions(UpstreamValues):
-    """The options of a gateway for its agent. See docs/how-to/set-up-upstreams.md."""
+    """The options of a gateway for its agent: credentials, and its behaviour when the agent fails or changes.
+    See docs/how-to/set-up-upstreams.md.
+    """
 
-    #: the credentials that prove the caller to the agent; None: as client-side options and the edge say
+    #: the credentials that prove the caller to the agent; None: as the options of the client side and of the
+    #: edge say
     credentials: UpstreamCredentials | None = None
     #: reads the card of the agent again; None: it stays as it is
     read_card: ReadCard | None = None
@@ -247,9 +254,10 @@ class UpstreamOptions(UpstreamValues):
 
 
 class TenantRule:
-    """Gives access to the tenant of the agent's interface only, which is also that of a call without a
-    tenant: the operator opened no other tenant (spec 3.2.3, 4.4.6). Without a tenant of the interface no rule
-    is needed: each tenant belongs to the agent, and is forwarded. Implements Service.
+    """Gives access to the tenant of the agent's interface only, so that callers reach no tenant that the
+    operator did not open (spec 3.2.3, 4.4.6). A call without a tenant gets the tenant of the interface. An
+    interface without a tenant needs no rule: each tenant belongs to the agent, and is forwarded. Implements
+    Service.
     """
 
     def __init__(self, service: Service, tenant: str) -> None:
@@ -274,11 +282,14 @@ class Contexts:
     """Adds the context id to messages that have a task id only. Implements Service around a remote agent.
 
     A follow-up may leave out the context id (A2A 1.0, 3.4.3), and servers of a2a-sdk fail on it. Rules:
-    1. The context id of an unfinished task is remembered by caller and task when it is first seen.
-    2. For an unknown task the agent is asked as the caller. Without a response the message stays unchanged.
+    1. The context id of an unfinished task is remembered by caller and task when the gateway first sees it
+       (`tasks.py`).
+    2. For an unknown task the gateway asks the agent with the caller's credentials. Without a response the
+       message is sent unchanged.
     3. A message that has a context id, or no task id, passes by reference.
     4. A page of ListTasks is corrected to the request: some agents always include artifacts (a2a-server-lf
-       0.5.3 never reads includeArtifacts), and `pageSize` has to be the number of tasks in this page.
+       0.5.3 never reads includeArtifacts), and agents disagree about `pageSize`, which is the number of tasks
+       in this page.
 
     scoped: the scope of a call.
     """

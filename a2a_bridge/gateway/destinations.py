@@ -2,7 +2,8 @@
 
 The content of a card is not trusted. Rules:
 1. The operator has named the host of the given URL, at any port, and the origins in `credentials_for`. Named
-   hosts may be dialled, and get the options' parameters (`-H`) and query; over TLS only, if named by https.
+   hosts may be dialled, and get the parameters (`-H`) and the query of the options; over TLS only, if the
+   given URL or the origin is https.
 2. Other hosts get neither. They are not dialled if they are link-local or a metadata
    service; if they are this machine and the named host is not; or if they are in a private network and the
    named host is public. All addresses of a host count. They are checked again for each connection.
@@ -10,7 +11,8 @@ The content of a card is not trusted. Rules:
    path if the card has none; for gRPC the same port. `trust_card_urls` uses the card's URLs unchanged.
 4. Forwarded parameters of callers (`forward`) go to the same hosts as the parameters of the options, except
    parameters that do not identify the caller.
-5. The operator names further endpoints, too (`with_endpoints`): they get credentials, and may be private.
+5. The operator also names further endpoints of the agent (`with_endpoints`). These endpoints get credentials,
+   and may have private addresses.
 """
 
 from __future__ import annotations
@@ -122,8 +124,9 @@ def _origin(text: str) -> Place:
 
 
 def move_to(candidate: Candidate, named: str) -> Candidate | None:
-    """The same interface at the named host; None for the same place in the same spelling. Another spelling of
-    this machine is another place: a server may listen on one only, and a container may lack `::1`.
+    """The same interface at the named host; None if that is the same place in the same spelling. Another
+    spelling of this machine is another place: a server that listens on one address may not listen on another,
+    and in a container `::1` may not exist.
     """
     url, base = candidate.interface.url, place_of(named)
     here, family = place_of(url), _family(candidate)
@@ -161,7 +164,8 @@ def _is_http(named: str) -> bool:
 
 class Destinations:
     """Checks the interfaces of a card. options: with `named`, the URL that the operator gave; without it
-    every host counts as named. Raises ValueError for an entry of `credentials_for` that is no origin.
+    every host counts as named. lookup, probe: how to resolve names and to test connections. Raises ValueError
+    for an entry of `credentials_for` that is no origin.
     """
 
     def __init__(
@@ -178,13 +182,15 @@ class Destinations:
         self._origins = [_origin(text) for text in options.credentials_for]
 
     async def check(self, candidates: Sequence[Candidate]) -> list[Destination]:
-        """The interfaces, with or without credentials, and the rejected interfaces. Makes no connection."""
+        """The usable interfaces, with or without credentials, and the rejected ones. Makes no connection."""
         if self._named is None:
             return [Destination(one) for one in candidates]
         return [await self._vet(one, self._named) for one in candidates]
 
     async def check_and_connect(self, candidates: Sequence[Candidate]) -> list[Destination]:
-        """`check` after test connections: replaces rejected or silent interfaces if the replacement works."""
+        """The result of `check` after test connections: an interface that is rejected or silent is replaced
+        if the replacement works.
+        """
         found = await self.check(candidates)
         return list(await asyncio.gather(*map(self._settle, found)))
 
@@ -363,8 +369,9 @@ def check_endpoint(text: str) -> None:
 def with_endpoints(candidates: Sequence[Candidate], endpoints: Iterable[str]) -> list[tuple[int, Candidate]]:
     """Each interface and the same at the endpoints, with its rank among the interfaces.
 
-    An http(s) URL is another base of the agent: its interfaces over HTTP are there at their own path, else at
-    the URL's; those over gRPC at the same port. `host:port`, or a `grpc(s)://` URL, is a place of gRPC.
+    An http(s) URL is another base of the agent: its interfaces over HTTP are there at their own path, or at
+    the path of the URL if they have none; its interfaces over gRPC are at the same port of that host.
+    `host:port`, or a `grpc(s)://` URL, is a place of gRPC.
 
     Raises ValueError for an endpoint that fits no interface.
     """

@@ -1,12 +1,15 @@
 """Several interfaces and endpoints of one agent as one service.
 
 Rules:
-1. Another interface is tried if no connection could be made: no call is made twice. Else `Retries` decides.
-2. Interfaces are tried in the order of preference, those that failed recently last. Of the endpoints of one,
-   that with the task comes first (`Affinity`), or that with the fewest running calls.
+1. Another interface is tried only if a connection could not be made, so that an agent never gets a call
+   twice. `Retries` decides about all other repetitions.
+2. Interfaces are tried in the order of preference, interfaces that failed recently last. Of the endpoints of
+   an interface, the endpoint with the fewest running calls comes first. The endpoint that has the task
+   (`Affinity`) comes before all others.
 3. An interface that fails several times in a row gets nothing for a pause, then a call that shows whether it
-   is back, and a second if that takes long (`circuit`). If all are in a pause, calls fail at once.
-4. The loss of an agent is a warning, with the causes of all interfaces, and its return is another.
+   is back, and a second call if the first takes long (`circuit`). While all are in a pause, calls fail at
+   once.
+4. The loss of an agent is a warning, with the causes of all its interfaces; its return is a second warning.
 5. If the endpoint of a task cannot be reached, the response of another endpoint that it has no such task is
    no news about the task: the call is UNAVAILABLE.
 6. The interfaces can be replaced at any time; calls that run finish where they began.
@@ -191,8 +194,8 @@ class Failover:
         return await self._repeat(call, _open, {})
 
     async def open(self, told: Collection[str] = ()) -> list[str]:
-        """Removes interfaces that cannot be dialled. Returns the reasons, and logs those not in `told`.
-        Raises UNSUPPORTED_OPERATION if none is left.
+        """Removes the interfaces that cannot be dialled at all. Returns the reasons, and logs the reasons
+        that are not in `told`. Raises UNSUPPORTED_OPERATION if no interface is left.
         """
         self.upstreams, reasons = await _dialable(self.upstreams)
         for text in reasons:
@@ -201,8 +204,9 @@ class Failover:
         return reasons
 
     async def replace(self, upstreams: Sequence[Upstream]) -> list[Upstream]:
-        """Uses other interfaces; those that stay keep their connections. Returns the others, to be closed.
-        Raises UNSUPPORTED_OPERATION, and changes nothing, if none can be dialled.
+        """Uses other interfaces; the same interfaces stay connected. Returns the interfaces that are not used
+        any more, which the caller closes. Raises UNSUPPORTED_OPERATION, and changes nothing, if no interface
+        can be dialled.
         """
         known = {one.candidate.identity: one for one in self.upstreams}
         wanted = []
@@ -229,7 +233,9 @@ class Failover:
         failures: dict[Upstream, A2AError],
         failure: A2AError | None = None,
     ) -> T:
-        """The result of an attempt, repeated by `retries`. failure: of a first one, perhaps in `failures`."""
+        """The result of an attempt, which is repeated as `retries` decides. failure: the error of a first
+        attempt, which `failures` has if that attempt did not connect.
+        """
         number = 0
         while True:
             if failure is None or failures:
@@ -254,7 +260,7 @@ class Failover:
     async def _anywhere(
         self, call: Call[Any, Any], attempt: _Attempt[T], failures: dict[Upstream, A2AError]
     ) -> T:
-        """The result of the first upstream that accepts a connection. failures: of those that have not."""
+        """The result of the first upstream that accepts a connection. Adds other errors to `failures`."""
         home, has_task = (None, False) if self._affinity is None else self._affinity.home(call)
         for upstream in self._order(home, failures):
             try:
@@ -386,7 +392,7 @@ class Failover:
 
 
 def with_patience(options: DialOptions, interfaces: int) -> DialOptions:
-    """The options for an interface: a call that can go to another interface does not wait for long."""
+    """The options for an interface. Calls that can go to another interface do not wait long to connect."""
     if interfaces < 2:
         return options
     return replace(options, connect_patience=_PATIENCE)
@@ -416,7 +422,7 @@ def _is_down(health: Health, now: float) -> bool:
 
 
 async def _dialable(upstreams: Sequence[Upstream]) -> tuple[tuple[Upstream, ...], list[str]]:
-    """The upstreams that can be dialled, and why others cannot. Raises UNSUPPORTED_OPERATION if none can."""
+    """The upstreams that can be dialled, and why others cannot. Raises UNSUPPORTED_OPERATION without any."""
     usable, failures, reasons = [], [], []
     for upstream in upstreams:
         try:
@@ -467,7 +473,7 @@ class UnreachableError(A2AError):
 
 class RetryBudget:
     """A token bucket, full at first: a call adds `share` of a token, a repetition takes one. burst: the most
-    tokens, so the number of repetitions that a few calls may cause.
+    tokens, which is the number of repetitions that a few calls may cause.
     """
 
     def __init__(self, share: float, burst: float) -> None:
@@ -498,7 +504,8 @@ class Retries:
     2. Pauses are random between nothing and a bound that doubles (full jitter). A time that the agent states
        (`Retry-After`, RetryInfo) comes before that; if it is longer than `LONGEST_WISH`, the caller gets it.
     3. Nothing is repeated after the caller's deadline.
-    4. Repetitions are a share of the calls (`RetryBudget`): they must not add to the load of a lost agent.
+    4. Repetitions are a share of the calls (`RetryBudget`): they must not add to the load of an agent that is
+       down.
 
     most: the repetitions of one call. clock: the clock of deadlines.
     """

@@ -1,8 +1,10 @@
 """Maps the task and session ids of callers of 0.1, and their artifact indices. It converts no messages.
 
 Rules for a call of 0.1 (calls of other versions pass after one check of the version, or of the task id):
-1. A message with an unknown task name begins a task, and the response has its id. Further calls wait for it.
-2. A session's name is sent unchanged. If the agent does not take it over, the agent's id is mapped to it.
+1. A message with an unknown task name begins a task, and the agent's response has the id of the task. Further
+   calls with that name wait for this response.
+2. A session's name is sent to the agent unchanged. If the agent rejects it, or answers with another context
+   id, that id is mapped to the name.
 3. Any other call with an unknown name is about the task with exactly that id, as in other versions. If there
    is none, the error says that names can be forgotten.
 4. Answers, events and errors use the caller's names again (see `identity_names`).
@@ -53,8 +55,8 @@ _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
 def remember_names(
     scoped: ScopeOf, tasks: Tasks
 ) -> tuple[Middleware, Callable[[Scope, hub.StreamResponse], hub.StreamResponse]]:
-    """Middleware for callers of 0.1, and the renaming of events outside of calls, with one table of names.
-    scoped: the scope of a call, to which names belong. tasks: keeps the names.
+    """Middleware for callers of 0.1, and the renaming of events that are sent outside of calls; both share
+    one table of names. scoped: the scope of a call; names belong to scopes. tasks: keeps the names.
     """
     table = IdentityTable(tasks)
 
@@ -302,14 +304,14 @@ class _Sending:
         self._without_session = False
 
     def reserve(self) -> None:
-        """Makes other calls wait for the outcome. Requires that nothing was awaited since the lookup."""
+        """Makes other calls with this name wait. Requires that nothing was awaited since the lookup."""
         if self.name is None:
             self._done = self._making[self.scope, self.given] = asyncio.Event()
             sent = Expected(self.given, self.session, self._request.message.message_id)
             self._table.expect(self.scope, sent)
 
     def attempts(self) -> Iterable[hub.SendMessageRequest]:
-        """The request with the agent's ids; then one without a session, if the agent rejected the first."""
+        """The request with the agent's ids; if the agent rejects it, then the request without a session."""
         request = hub.SendMessageRequest()
         request.CopyFrom(self._request)
         message = request.message
@@ -368,7 +370,7 @@ class _Sending:
         return self.name if self.name is not None else Name(self.given, "", self.session)
 
     def settle(self) -> None:
-        """Lets the other calls go on. May be called again."""
+        """Lets the waiting calls go on. May be called again."""
         if self._done is not None:
             del self._making[self.scope, self.given]
             self._table.settle(self.scope, self.given)

@@ -3,7 +3,8 @@
 Rules:
 1. A message without a task begins one: its task id and session id are generated here. They cannot be guessed,
    so they are valid for all callers and need no translation.
-2. A message for a forgotten task is sent only if the agent knows it: an agent of 0.1 would begin a new one.
+2. A message for a task that is not remembered is sent only if the agent knows the task, because an agent of
+   0.1 would begin a new task.
 3. Events and some tasks contain no session. It is remembered by task (`tasks.py`); for a forgotten task the
    agent is asked once; if it does not tell the session, the task id is used.
 4. A push notification config has no id in 0.1 and keeps the caller's.

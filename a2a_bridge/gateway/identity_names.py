@@ -3,10 +3,12 @@ names, indices and kinds of event. It makes no calls.
 
 Rules:
 1. A name belongs to a scope (tenant and principal): the same name in another scope is another name.
-2. Names are in the table of `tasks.py`, at the entry of their task, with its indices, until the process ends.
+2. Names are kept in the table of `tasks.py`, each at the entry of its task, with the indices of the artifacts
+   of the task. Nothing survives the process.
 3. A table belongs to one event loop; between two awaits it does not change.
 4. The input is never changed: events of a stream have several readers.
-5. Streams of 0.1 have updates only: a task is its status and artifacts, a message a marked completed status.
+5. Streams of 0.1 have updates only: a task becomes its status and its artifacts, and a message becomes a
+   completed status with a mark.
 """
 
 from collections.abc import Iterable
@@ -58,8 +60,8 @@ class Name:
     _used: set[int] = field(default_factory=set)
 
     def index(self, artifact_id: str) -> int:
-        """The index of an artifact: the one in its id, else the first that is free when it is first seen.
-        Raises INVALID_AGENT_RESPONSE for a task with too many artifacts.
+        """The index of an artifact: the index in its id, else the first index that is free when the artifact
+        is first seen. Raises INVALID_AGENT_RESPONSE for a task with too many artifacts.
         """
         known = self.indices.get(artifact_id)
         if known is not None:
@@ -117,8 +119,8 @@ class IdentityTable:
         self._expected.pop((scope, given), None)
 
     def guess(self, scope: Scope, task: hub.Task) -> Name | None:
-        """The name of a task that appears before the response to its first message. That message in its
-        history identifies it, else its session, if only one message was sent in that.
+        """The name of a task that appears before the response to its first message. The task is identified by
+        that message in its history, else by its session, if only one message was sent in the session.
         """
         sent = [one for (where, _), one in self._expected.items() if where == scope]
         ids = {message.message_id for message in task.history}

@@ -54,8 +54,8 @@ _SPACE = UUID("6a5b0d1c-8f0e-4c67-9d5f-0a2e3f7b9c41")
 
 
 def name_for(scope: Scope, context_id: str) -> str:
-    """The name for the agent of a context id that a caller chose. It is made of both, so it is the same after
-    a restart and in every gateway. It is a UUID of version 5, which no agent makes at random.
+    """The name for the agent of a context id that a caller chose. It is made of the caller and the id, so it
+    is the same after a restart and in every gateway: a UUID of version 5, which no agent makes at random.
     """
     words = json.dumps([scope.tenant, scope.owner, context_id])
     return str(uuid5(_SPACE, words.encode("utf-8", "surrogatepass").decode("utf-8", "replace")))
@@ -71,7 +71,7 @@ class Owned(NamedTuple):
 
     #: of the owner
     scope: Scope
-    #: of a task: its context, as the agent names it; of a context: another name of it for the caller
+    #: of a task: its context, as the agent names it; of a context: the caller's own name for it, if any
     name: str = ""
 
 
@@ -104,7 +104,9 @@ class Owners:
         return ()
 
     async def rename_notification(self, scope: Scope, message: M) -> M:
-        """A notification with the caller's name of its context. Raises TASK_NOT_FOUND for another's task."""
+        """A notification of the agent for a caller, with the caller's name of its context. Raises
+        TASK_NOT_FOUND for a task of another caller.
+        """
         name, task_id = context_id_of(message), task_id_of(message)
         if task_id and (await self.claim(TASK, task_id, Owned(scope, name))).scope != scope:
             raise task_not_found(task_id)
@@ -137,7 +139,7 @@ class Owners:
 
 
 class StoredOwners(Owners):
-    """Records in a store. tasks: keeps the records that were read last. agent: its name among several."""
+    """Records in a store. tasks: keeps the records read last. agent: its name, if a server has several."""
 
     def __init__(self, configs: PushConfigStore, tasks: Tasks, agent: str = "") -> None:
         super().__init__(tasks)
@@ -261,7 +263,7 @@ class Ownership:
             raise _alike(error, task_id, owned) from None
 
     async def _check(self, call: Call[Any, Any], scope: Scope) -> tuple[str, Owned | None]:
-        """The task in a request, and its record. Raises TASK_NOT_FOUND if the caller may not reach a task."""
+        """The task in a request, and its record. Raises TASK_NOT_FOUND if the caller may not reach it."""
         request = call.request
         task_id = read_task_id(request)
         others: list[str] = []
@@ -318,7 +320,7 @@ class Ownership:
         return page
 
     async def _find_owned(self, call: Call[Any, Any], scope: Scope, task_id: str) -> Owned | None:
-        """The record of a task that the caller may reach; None for nobody's task. Raises TASK_NOT_FOUND."""
+        """The record of a task that the caller may reach; None if it has no owner. Raises TASK_NOT_FOUND."""
         found = await self._owners.of(TASK, task_id, scope)
         if found is not None and found.scope == scope:
             return found
@@ -327,7 +329,9 @@ class Ownership:
         raise task_not_found(task_id)
 
     async def _begun(self, scope: Scope, task_id: str, context_id: str) -> None:
-        """Notes a caller's new task and context. Raises INVALID_PARAMS for another caller's task."""
+        """Notes the task and the context that a message of the caller has begun. Raises INVALID_PARAMS if the
+        task belongs to another caller.
+        """
         if task_id:
             found = await self._owners.claim(TASK, task_id, Owned(scope, context_id))
             if found.scope != scope:
@@ -356,7 +360,7 @@ class Ownership:
 
 
 def _alike(error: A2AError, task_id: str, owned: Owned | None) -> A2AError:
-    """The error of an agent. For a task without an owner it is equal to our error for another's task."""
+    """The error of an agent. If nobody owns the task, it is the same as for a task of another caller."""
     if error.reason is Reason.TASK_NOT_FOUND and task_id and owned is None:
         return task_not_found(task_id)
     return error

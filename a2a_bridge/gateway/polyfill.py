@@ -48,8 +48,9 @@ _OFTEN_MISSING = (
 
 
 def add_polyfill(tasks: Callable[[], Tasks] | None = None, *, lists: bool = True, dial: Dial = dial) -> Dial:
-    """How to dial the interfaces of an agent so that all answer like 1.0; see `dial_failover`. tasks: the
-    table of an interface; one for all by default. lists: False makes ListTasks UNSUPPORTED_OPERATION.
+    """How to dial the interfaces of an agent so that all answer like 1.0; see `dial_failover`. tasks: returns
+    the table of an interface; by default, all have the same table. lists: False makes ListTasks
+    UNSUPPORTED_OPERATION.
     """
     shared = Tasks()
 
@@ -178,9 +179,10 @@ async def begun_by_a_task(
     Subscriptions of 0.x callers get the task first, too, because the events before would be lost otherwise.
 
     Rules:
-    1. Before a first event that is an update comes a marked snapshot (`dialects.annotation`): the task as
-       GetTask returns it, without later content; or, without a response, the content of the update.
-    2. A stream ends after a final event, in any state. A closing event of a bridge is dropped.
+    1. If the first event is an update, a generated snapshot with a mark (`dialects.annotation`) comes before
+       it: the task as GetTask returns it, without the content of later events; or, without a response, the
+       content of the update.
+    2. A stream ends after a final event, in any state. A closing event that a bridge generated is dropped.
     3. Nothing else changes: several tasks or messages in a row pass unchanged.
     4. A subscription to a task that has ended is UNSUPPORTED_OPERATION for callers of 1.0 (spec 3.1.6). This
        costs one GetTask. Callers of 0.x get the agent's own answer.
@@ -236,7 +238,7 @@ async def _check_running(service: Service, call: Call[Any, Any]) -> None:
 async def task_before(
     service: Service, call: Call[Any, Any], first: hub.StreamResponse, mark: str
 ) -> hub.Task:
-    """The task before a first event that is an update, as far as GetTask tells. mark: see `synthesise`."""
+    """The task before a stream that begins with an update, by GetTask if possible. mark: see `synthesise`."""
     update: Any = getattr(first, first.WhichOneof("payload") or "")
     try:
         task = await _get(service, call, update.task_id)
@@ -298,7 +300,8 @@ class StreamOnly:
     Some agents name `…/message:stream` in their card (agno 3.1, os/interfaces/a2a/router.py). Rules:
     1. The response is the sum of the whole stream: the task, or its messages as one message. Messages beside
        a task are in its history; the last one is its status message, if the task has no other content.
-    2. SendMessage waits for the end, also with `return_immediately`: the agent stops if nobody reads.
+    2. SendMessage waits for the end, also with `return_immediately`: the agent works only as long as its
+       stream is read.
     3. Every other operation is UNSUPPORTED_OPERATION, before the agent is called.
     """
 
@@ -360,11 +363,11 @@ class Unstreamed:
 
     Rules:
     1. Only a rejection of streaming before the first event counts: METHOD_NOT_FOUND, or UNSUPPORTED_OPERATION
-       with a text about streams. Any other may be about the message, which the agent must not get twice.
+       with a text about streams. Other rejections may be about the message, which agents must not get twice.
     2. The stream has one event: the message or the task that SendMessage returns.
     3. After the first such answer a warning is logged, and streams are not requested from this agent again.
 
-    google-adk 1.19 does so (its a2a-sdk 0.3.26 asks another card than the card that is shown).
+    google-adk 1.19 does so (its a2a-sdk 0.3.26 asks another card than the card that clients see).
     """
 
     def __init__(self, service: Service) -> None:

@@ -1,8 +1,9 @@
-"""The addresses of the configs of a relay; its configs and notifications in a store. It makes no calls.
+"""The addresses of a relay's configs; its configs and pending notifications in a store. It makes no calls.
 
 Rules:
-1. The addresses and tokens of agents are derived from a secret, so that a repeated config gets the same. The
-   secret is in the store, for all its gateways and after a restart; else each process has its own.
+1. The addresses and tokens that agents get are derived from a secret, so that a repeated config gets the same
+   address. The secret is in the store, for every gateway on it and after a restart; without a store each
+   process has a secret of its own.
 2. Configs are kept in a fixed number of groups of bounded size. Beyond that, the oldest config of a group is
    evicted; a notification for it is answered with 404.
 3. A notification is accepted once it is durable. The delivery worker of the store delivers it.
@@ -42,7 +43,7 @@ class Groups:
             return
         group = made.config.task_id
         async with self._making_room:
-            # Possibly several: an evicted entry may come back, and another gateway may take the room.
+            # Possibly several: an evicted config may come back, and another gateway may take the room.
             while (error := await self._rejection(made)) is not None:
                 known = await self._configs.list(self._scope, group)
                 if not known:
@@ -134,7 +135,7 @@ class RelayStore:
         await self._configs.delete(_SCOPE, _group(address), address)
 
     async def post(self, address: str, registration: RelayedConfig, event: hub.StreamResponse) -> None:
-        """Returns when a notification for the receiver of a config is durable. Raises UNAVAILABLE."""
+        """Takes a notification for a config's receiver. Returns when it is durable. Raises UNAVAILABLE."""
         await self._outbox.post(_SCOPE, _parse_registered(address, registration), event)
 
 

@@ -1,10 +1,12 @@
 """The recent events of an agent's stream about one task, for readers that join or resume. It calls no agent.
 
 Rules:
-1. It is an `EventLog` at the pace of its fastest reader. A reader behind the log is dropped, and may return.
+1. It is an `EventLog`; its fastest reader sets the pace. A reader that is behind by more than the log holds
+   is dropped, and may subscribe again.
 2. Events that no longer fit are folded into the task as it was before the log begins, so that log and task
    together are complete. A task that grows beyond its bound is dropped; the log stays.
-3. Ids are the agent's own where it resumes after them, so that they fit any gateway; else they are ours.
+3. Ids are the agent's own where it resumes after them, so that they mean the same through any gateway; else
+   they are ours.
 """
 
 import asyncio
@@ -121,7 +123,7 @@ class ReplayLog(EventLog[Event]):
         return self.size + self.task_size
 
     def id(self, number: int) -> str:
-        """The id of an event, or of a snapshot of all events up to it; empty if none precedes the first."""
+        """The id of an event, or of a snapshot of all events up to it; empty before the first event."""
         return event_id(number, self.epoch) if number >= 0 else ""
 
     def place(self, id_: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Middleware that shares and resumes a gateway's streams: one of the agent per task and caller, many readers.
+"""Shares and resumes a gateway's streams: one stream of the agent per task and caller, with many readers.
 
 It is the last service before the agent. Rules:
 1. A stream is shared by callers with the same tenant, principal and forwarded credentials only. A caller that
@@ -9,8 +9,9 @@ It is the last service before the agent. Rules:
 3. A caller that leaves does not end the agent's stream for others. When the last caller leaves, the stream
    ends: at once if the agent can resume it, else after a time in which the caller may come back.
 4. Event ids are the agent's if its card offers to resume after them; events that are not in the log are then
-   requested from it. Else ids are generated here, and an unknown id is a gap: a marked snapshot replaces the
-   lost events. (Some agents number the events of each connection; such ids are ignored.)
+   requested from the agent. Else ids are generated here, and an unknown id is a gap: a marked snapshot
+   replaces the lost events. (Some agents number the events of each connection from the beginning; such ids
+   are ignored.)
 5. A break is a gap too if the agent cannot resume. Events sent meanwhile are not reconstructed.
 """
 
@@ -75,9 +76,10 @@ class _Opened:
 class StreamSharing:
     """Shares and resumes the streams of tasks. Implements Service.
 
-    forward: names of the forwarded parameters. is_final: which status event ends a stream, for versions whose
-    streams need not begin with a task; None for 1.0. resumes: True if the agent's card offers to resume after
-    its ids. memory: the account; when it is full, new messages are rejected.
+    forward: names of the forwarded parameters. is_final: which status event ends a stream, for an agent of a
+    version whose streams mark it and need not begin with a task; None for 1.0. resumes: True if the agent's
+    card offers to resume after its ids. memory: the account for the bytes; when it is full, new messages are
+    rejected.
     """
 
     def __init__(
@@ -158,7 +160,7 @@ class StreamSharing:
                 self.streams.leave(stream, reader)
 
     async def _may_continue(self, call: Call[Any, Any], opened: _Opened, stream: Stream) -> bool:
-        """True if an ended stream continues for a resuming caller: the task may have moved since."""
+        """True if a stream that the agent ended goes on for a resuming caller: the task may have moved."""
         log = stream.log
         if log.ended:
             after, opened.after = opened.after, ""
@@ -178,7 +180,7 @@ class StreamSharing:
         return must_go_on(self._is_final, last, state_of(last))
 
     async def _final_snapshot(self, call: Call[Any, Any], task_id: str) -> Event:
-        """The finished task, in place of unknown events. Raises UNAVAILABLE if it has not ended."""
+        """The finished task, in place of its lost last events. Raises UNAVAILABLE if it has not ended."""
         try:
             task = await fetch_task(self._service, call, task_id, seconds=None)
         except A2AError as error:
@@ -292,7 +294,7 @@ class StreamSharing:
         return opened
 
     async def _read_ended(self, call: Call[Any, Any], after: str, rejected: A2AError) -> _Opened:
-        """The task in place of its lost last events. Raises a rejection that had another reason."""
+        """The task in place of its lost last events. Raises `rejected` if the task has not ended."""
         task = await fetch_task(self._service, call, call.request.id, seconds=None)
         if task.status.state not in TERMINAL:
             raise rejected
@@ -323,8 +325,9 @@ class StreamSharing:
     async def _begun_by_update(
         self, call: Call[Any, Any], first: Event, source: Events, *, new: bool = False
     ) -> Beginning:
-        """The beginning of a stream without a task, for which agents of 1.0 are asked; not after a message to
-        a task: SDKs answer it with an update. new: the call began the task. Closes the stream on an error.
+        """The beginning of a stream that does not begin with the task. Agents of 1.0 are asked for the task,
+        but not after a message to a task, which the caller knows: SDKs begin its stream with an update. new:
+        the call began the task. Closes the stream on an error.
         """
         request = call.request
         known = isinstance(request, hub.SendMessageRequest) and bool(request.message.task_id)

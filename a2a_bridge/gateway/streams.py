@@ -69,8 +69,8 @@ class StreamRegistry:
     """The streams of one agent.
 
     Rules:
-    1. A task has one current stream. A newer one replaces it; the older one lives as long as its readers.
-    2. A stream without readers lingers, unless the agent can resume it or it is over: then its log is kept.
+    1. A task has one current stream. A newer stream replaces it; the older lives while it has readers.
+    2. A stream without readers lingers. If the agent can resume it or it is over, only its log is kept.
     3. Streams without readers are evicted in LRU order. A stream with readers is never evicted: under
        pressure it keeps fewer events, and new streams are not kept at all.
 
@@ -216,7 +216,9 @@ class StreamRegistry:
             stream.linger_timer = loop.call_later(self._options.linger, self._hang_up, stream)
 
     def over(self, task: hub.Task, tenant: str) -> None:
-        """Ends the streams of a tenant's finished task with its status, unless the agent ends them soon."""
+        """Ends the streams of a finished task with its status, unless the agent ends them in the meantime.
+        tenant: of the task; another tenant may have a task with the same id.
+        """
         if task.status.state not in TERMINAL:
             return
         later = asyncio.get_running_loop().call_later
@@ -333,8 +335,9 @@ class StreamReader:
     5. The agent may reject the subscription although it has the task (some forget the streams of a task).
        Then GetTask decides, and readers get the break, not the rejection.
 
-    context: of the caller that began or last revived the stream, with the forwarded parameters. tenant: of
-    its request. is_final: which status event ends a stream; None for versions without such events.
+    context: the context of the caller that began or last revived the stream, with the forwarded parameters
+    only. tenant: of the request of that caller. is_final: which status event ends a stream of the agent's
+    version; None for versions without such events.
     """
 
     def __init__(
@@ -376,7 +379,8 @@ class StreamReader:
             self._log.stop(A2AError(Reason.UNAVAILABLE, "the stream was given up", blame=Blame.SELF))
         if self._begun:
             task.cancel()
-        # A task cancelled before its first step would not close the stream: `_run` sees that it is old.
+        # A task that is cancelled before its first step would not close the stream. So it runs: `_run` sees
+        # that the task is old, and closes the stream.
         return task
 
     async def has_moved(self) -> bool:
@@ -456,7 +460,7 @@ class StreamReader:
         return error.reason is Reason.UNAVAILABLE
 
     def _has_ended_early(self) -> bool:
-        """True if the agent closed its first stream without a final event, which its version has."""
+        """True if the agent closed its first stream without a final event, although its version has them."""
         log = self._log
         if self._is_final is None or self._break is not None or not log.regular:
             return False

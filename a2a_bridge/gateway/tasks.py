@@ -4,8 +4,9 @@ Rules:
 1. An entry is about a task, or a context, in one scope. It holds ids, a state and a time, and no content.
 2. All entries share one LRU order and one number of bytes, which count in the memory account of the gateway.
    Every service goes on without an entry.
-3. A caller sees the entries of its own scope only. Without authentication the scope is a digest of all that
-   may be credentials, which is every forwarded parameter: other credentials see none of them.
+3. A caller sees the entries of its own scope only. Without authentication the scope is a digest of the
+   credentials that the caller sends: a caller with other credentials sees none of these entries. Every
+   forwarded parameter may be a credential.
 4. Facts that are the same for all callers are in a scope that no caller has, or in the scope of the tenant.
 """
 
@@ -269,7 +270,7 @@ def _credentials(names: Iterable[str], parameters: Mapping[str, str]) -> str:
 
 
 def given_entries(names: Iterable[str], parameters: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The entries of these parameters, split: an agent may read only the first of several."""
+    """The single entries of the named parameters: an agent may read only the first of several entries."""
     return [
         (name, entry)
         for name in names
@@ -289,8 +290,8 @@ _GONE = (Reason.TASK_NOT_FOUND, Reason.PERMISSION_DENIED, Reason.UNAUTHENTICATED
 
 
 class TaskLists:
-    """ListTasks (spec 3.1.4), answered from the table. `service` refreshes entries with at most REFRESHED
-    calls of GetTask, and one more for each task of the page. scoped: the scope of a call.
+    """ListTasks (spec 3.1.4), answered from the table. Entries are refreshed from the agent (`service`), with
+    at most REFRESHED calls of GetTask, and one more for each task of the page. scoped: the scope of a call.
     """
 
     def __init__(self, service: Service, tasks: Tasks, scoped: ScopeOf = visible_to) -> None:

@@ -1,10 +1,11 @@
-"""Upstreams: an interface of an agent each, dialled on first use. `failover` chooses among several.
+"""Upstreams: each is one interface of an agent, dialled on first use. `failover` chooses among several.
 
 Rules:
 1. Messages pass by reference; nothing here reads, copies or changes them.
 2. Closing a stream closes the stream below it; so does cancelling a call.
-3. Answers that show a fault of the agent (`_FAULTS`) are warnings, with causes, once in `QUIET` seconds.
-4. An interface that its binding does not dial (by URL or version) counts as one that accepts no connection.
+3. Answers that show a fault of the agent (`_FAULTS`) are warnings with their cause, one in `QUIET` seconds.
+4. An interface that its binding refuses to dial (an invalid URL, a version without that binding) counts as an
+   interface that accepts no connection.
 """
 
 import asyncio
@@ -61,7 +62,7 @@ def dial(candidate: Candidate, options: DialOptions) -> AbstractAsyncContextMana
 
 
 def options_for(candidate: Candidate, options: DialOptions) -> DialOptions:
-    """The options for a candidate: no credentials in any part of a request to a host that nobody named."""
+    """The options for a candidate: a request to a host that the operator has not named has no credentials."""
     if not candidate.credentials:
         options = replace(options, parameters={}, query={}, forward=options.forward & IMPERSONAL)
     if candidate.resolve is not None:
@@ -100,8 +101,9 @@ class Health:
 class Upstream:
     """One interface of an agent as a service. Implements Service.
 
-    The first call dials it, and the client side below reconnects by itself. rank: among the interfaces of the
-    agent, 0 for the preferred one; the same interface at several endpoints has one rank.
+    The first call dials it, and it stays dialled. The client side below reconnects by itself, so an upstream
+    that comes back answers the next call. rank: among the interfaces of the agent, 0 for the preferred
+    interface; the same interface at several endpoints has one rank.
     """
 
     def __init__(
@@ -276,7 +278,7 @@ class SilenceLimit:
     the connection alive. The limit is off by default, because an agent may think for any time.
 
     Rules:
-    1. A call without a response, and a stream without a next event, end with DEADLINE_EXCEEDED.
+    1. A call without a response, and a stream without an event, end after the limit: DEADLINE_EXCEEDED.
     2. Keep-alives count as silence: the client side watches the connection (`DialOptions.idle_timeout`).
     3. The end is no break of the connection, so the gateway does not subscribe again.
     4. The limit begins when the request has been sent (`bounded.Silence`). The wait for a connection has

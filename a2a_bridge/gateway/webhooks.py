@@ -1,8 +1,10 @@
-"""Relays push notifications: the agent posts to the gateway, which posts in the caller's version.
+"""Relays push notifications: the agent posts to the gateway, which posts to the caller in the caller's
+version.
 
 Without the relay a config goes to the agent unchanged, and the agent posts in its own version. Rules:
-1. The agent gets a random address and token of the gateway, never the caller's token and credentials. It may
-   send the token under any name in use, or as a Bearer token; without it a notification is rejected.
+1. The agent gets a random address and a random token of the gateway, never the caller's token and
+   credentials. The agent may send the token under any of the names in use, or as a Bearer token. A
+   notification without the token is rejected.
 2. Without a store the agent gets the receiver's answer: a notification is acknowledged only after the
    receiver has acknowledged it. With a store it is acknowledged once it is durable there.
 3. A caller gets its own config back: the gateway's address and token in a response are replaced by the values
@@ -78,7 +80,7 @@ class _Relayed:
 
     #: the config
     registration: RelayedConfig
-    #: the context of the last call that registered it, to get its task; None for a config from a store
+    #: of the last call that registered it, to get the task as that caller; None for a config from a store
     context: CallContext | None = None
     #: the names under which the agent returned it last
     named: _Name | None = None
@@ -232,8 +234,9 @@ class Relay:
     async def _relay_config(
         self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig
     ) -> hub.TaskPushNotificationConfig:
-        """The config for the agent in place of a caller's; a repeated config gets the same address again.
-        Raises UNAVAILABLE if it cannot be stored, RESOURCE_EXHAUSTED for a new one while memory is short.
+        """The config for the agent in place of the config of a caller; a repeated config gets the same
+        address again. Raises UNAVAILABLE if it cannot be stored, RESOURCE_EXHAUSTED for a new config while
+        memory is short.
         """
         version = call.context.origin.version
         scope = self._scoped(call.request, call.context)
@@ -273,7 +276,7 @@ class Relay:
     async def _restore_credentials(
         self, call: Call[Any, Any], config: hub.TaskPushNotificationConfig, task_id: str
     ) -> hub.TaskPushNotificationConfig:
-        """A caller's config with the credentials in place of a mask. Raises INVALID_PARAMS."""
+        """A caller's config, with the credentials that a mask in it stands for. Raises INVALID_PARAMS."""
         if not is_redacted(config):
             return config
         _, known = await self._find_registered(call, task_id, config.id)
@@ -285,7 +288,9 @@ class Relay:
         return made
 
     async def _deletable(self, call: Call[Any, Any]) -> str:
-        """The address of a config to delete; empty if not ours, or of a message: it may serve other tasks."""
+        """The address of the config that a caller is about to delete, if it is the gateway's; else empty. A
+        config that came within a message does not count, because it may serve other tasks.
+        """
         relay_id, known = await self._find_registered(call, call.request.task_id, call.request.id)
         return relay_id if known is not None and known.registration.config.task_id else ""
 
@@ -375,8 +380,9 @@ class Relay:
     # ------------------------------------------------------------------ posts of agents
 
     async def receive(self, path: str, headers: Mapping[str, str], read_body: ReadBody) -> int:
-        """Accepts a notification, whose body is read after the check of its token. Returns the HTTP status.
-        Raises INVALID_PARAMS, UNAVAILABLE, and TASK_NOT_FOUND for another caller's task.
+        """Accepts a notification and passes it on; its body is read after the check of its token. Returns the
+        HTTP status. Raises INVALID_PARAMS, UNAVAILABLE, and TASK_NOT_FOUND for a task that does not belong to
+        the caller of the address.
 
         Each rejection is logged as a warning, because few agents report that their notifications are lost.
         """

@@ -102,7 +102,8 @@ class TokenExchange:
     1. Only a bearer token that the edge has verified is exchanged: the principal of the call has its claims.
        Any other caller gets UNAUTHENTICATED.
     2. At most `MOST` tokens are kept, by the digest of the caller's token, in LRU order.
-    3. A token that is not exchanged is UNAUTHENTICATED, and not tried again for `REJECTED` seconds.
+    3. A token that the identity provider does not exchange is UNAUTHENTICATED, and not tried again for
+       `REJECTED` seconds.
     4. The failure for one caller does not concern the others, as far as that is known (see `TokenEndpoint`).
 
     scope, audience, resource: of the wanted token (RFC 8693, 2.1).

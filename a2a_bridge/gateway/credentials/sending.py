@@ -3,7 +3,8 @@
 Rules:
 1. Only interfaces at a host that the operator named get credentials (`Candidate.credentials`).
 2. The caller's `authorization` is never sent in place of, or beside, the credentials.
-3. A call that the agent rejects as unauthenticated has not been processed: fresh credentials repeat it once.
+3. A call that the agent rejects as unauthenticated has not been processed. The gateway repeats it once with
+   fresh credentials, if there are any.
 4. If the agent rejects credentials of the gateway, that is no fault of the caller: it gets UNAVAILABLE.
    Its challenge (WWW-Authenticate) concerns credentials that no caller can change.
 5. A call without credentials is marked, because it says nothing about the agent. Only the gateway's question
@@ -65,7 +66,9 @@ class UpstreamCredentials(Protocol):
 
 
 def add_credentials(credentials: UpstreamCredentials, dial: Dial) -> Dial:
-    """How to dial so that calls have these credentials. Raises ValueError if the options set one, too."""
+    """How to dial interfaces so that calls have these credentials. Dialling raises ValueError if the options
+    set one of the parameters, too.
+    """
 
     @asynccontextmanager
     async def dial_sending(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
@@ -146,8 +149,8 @@ def _with(call: Call[Req, Res], sent: Mapping[str, str]) -> Call[Req, Res]:
 
 
 def mismatch(card: hub.AgentCard, fits: Callable[[hub.SecurityScheme], bool], *, certificate: bool) -> str:
-    """The security schemes that a card asks for, if no alternative can be satisfied; else empty. fits:
-    whether the credentials satisfy a scheme. certificate: whether there is a client certificate.
+    """The security schemes that a card asks for, if no alternative of its requirements can be satisfied; else
+    empty. fits: whether the credentials satisfy a scheme. certificate: whether there is a client certificate.
     """
     if not card.security_requirements:
         return ""
@@ -208,9 +211,10 @@ def _kind(scheme: hub.SecurityScheme) -> str:
 
 
 class StaticCredentials:
-    """Credentials that stay the same, such as an API key. Without any, those of callers are only removed.
+    """Credentials that stay the same, such as an API key; without any, callers' credentials are only removed.
 
-    parameters: by lower-case name. also: names of those with credentials in the client side's options.
+    parameters: service parameters by lower-case name. also: names of parameters with credentials that the
+    options of the client side set.
     """
 
     made_from: frozenset[str] = frozenset()

@@ -3,9 +3,11 @@
 Rules:
 1. Requests go to the URL that the operator named, or that the discovery document of the named issuer names
    (`a2a_bridge.auth.key_set`). Redirects are not followed.
-2. After a failure the endpoint gets a pause, which grows. The log has the begin and the end of such a series.
-3. A grant can fail because of its caller. So a pause concerns this caller, until the grant of another one has
-   failed, too, without a success between them. An error code pauses others only if it is about this client.
+2. After a failure the endpoint gets no requests for a pause, which grows. A log line tells the first failure
+   of a series, and another the end of the series.
+3. A grant on behalf of a caller can fail because of that caller. So the pause concerns this caller only,
+   until the grant of another caller has failed, too, without a success between the two failures. An error
+   code pauses other callers only if it is about this client.
 4. Tokens and secrets, and texts of the endpoint that may repeat them, are never logged. Error codes are.
 """
 
@@ -274,7 +276,7 @@ class Token(NamedTuple):
 
 
 class CachedToken:
-    """A token of a token endpoint: requested once for all that wait for it, and renewed before it expires.
+    """A token of a token endpoint: requested once for all waiting callers, and renewed before it expires.
 
     Rules:
     1. A token that is about to expire is renewed beside the calls that still use it.
