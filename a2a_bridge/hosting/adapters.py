@@ -1,7 +1,7 @@
 """Adapters: agents made of objects of other frameworks, by entry points of the group `a2a_bridge.adapters`.
 
 Rules:
-1. An object is recognised by the modules of its classes, which are loaded. No framework is imported for it.
+1. An object is recognised by the modules of its classes, which are loaded already. No framework is imported.
 2. The first adapter that recognises an object makes the agent, in the order of their names.
 3. An adapter that cannot be loaded is logged, and does not disturb the others.
 4. An object of a known framework without an adapter gets an error that names its `pip install`.
@@ -42,7 +42,9 @@ class Adapter(Protocol):
 
 
 class NoAgentError(TypeError):
-    """An object from which no agent can be made, with what to give instead. known: its kind is known."""
+    """An object from which no agent can be made. The text says what to give instead. known: True if the kind
+    of the object is known, and the text is about that.
+    """
 
     def __init__(self, text: str, *, known: bool = False) -> None:
         super().__init__(text)
@@ -98,7 +100,7 @@ KNOWN = (
 
 
 def adapter_of(thing: Any) -> Adapter | None:
-    """The adapter that recognises an object, or None. One whose `recognises` raises is logged."""
+    """The adapter that recognises an object, or None. An adapter whose `recognises` raises is passed over."""
     for name, adapter in _adapters().items():
         try:
             if adapter.recognises(thing):

@@ -159,7 +159,8 @@ class Agent:
     @classmethod
     def of(cls, thing: Any, /, *, name: str = "", **options: Any) -> Agent:
         """An agent of an object that an adapter recognises, such as a compiled graph of LangGraph, or of an
-        executor of the a2a-sdk (an object, a class, or a function that makes one). An Agent stays as it is.
+        executor of the a2a-sdk (an object, a class, or a function that makes one). An Agent is returned as it
+        is.
 
         name: of the card; the adapter chooses one without it. options: those of the adapter, and the keyword
         arguments of `Agent`. Raises NoAgentError, which is a TypeError, for an object that no adapter
@@ -235,9 +236,11 @@ def agent(
     `task=True`, there is a task: the yielded values are the chunks of an artifact, a yielded Message becomes
     the status message, and events (`run.status`, `run.artifact`) pass unchanged.
 
-    A synchronous function, or generator, runs in a thread (`Threads`). A method is an agent of each instance.
+    A synchronous function, or generator, runs in a thread (`Threads`). A decorated method of a class is an
+    agent of each instance.
 
-    Raises TypeError unless it is a function of at most one argument, of a type that a message has.
+    Raises TypeError for anything but a function of at most one argument, and for a parameter of a type that
+    no message has.
     """
 
     def make(decorated: Callable[..., Any]) -> Any:
@@ -370,8 +373,9 @@ class _Working(AgentExecutor):
 
 
 class _Yielding(AgentExecutor):
-    """A generator whose values are the chunks of one artifact. None is marked as the last: that is known only
-    at the end, and to hold a chunk back would delay the output. The status that follows shows the end.
+    """A generator whose values are the chunks of one artifact. No chunk is marked as the last: that is known
+    only at the end, and to hold a chunk back would delay the output. The status that follows shows that the
+    artifact is complete.
     """
 
     def __init__(self, taken: Takes, call: Callable[[Run, Arguments], AsyncIterator[Any]]) -> None:

@@ -1,9 +1,10 @@
-"""The engine: eleven operations over an executor and a store, named as in `core.agent_api.METHODS`.
+"""The engine: the eleven operations over an executor and a store. `core.agent_api.METHODS` has their names.
 
 Rules:
 1. A task that a caller may not see looks exactly like a task that does not exist.
-2. A live task is answered from its working copy, any other from the store: both once it is durable.
-3. A direct response needs no task, queue or lock, and ends with its caller. A task continues without callers.
+2. A live task is answered from its working copy, any other from the store: only once that is durable.
+3. A direct response needs no task, queue or lock, and is cancelled when its caller leaves. A task continues
+   without callers.
 4. Only the holder of a task's lease changes it: calls about a task of another live replica raise
    NotOwnerError. `service` forwards them.
 """
@@ -131,7 +132,7 @@ class Engine:
 
     async def start(self) -> None:
         """Starts to take over the tasks of dead processes, which do not continue otherwise. Returns at once:
-        a call about a task that is still left takes it over, or is answered from the store.
+        a call about a task that has not been taken over yet takes it over, or is answered from the store.
         """
         if self._store.remote is not None:
             self._store.remote.serve(self._here)
@@ -152,7 +153,8 @@ class Engine:
         self, request: hub.SendMessageRequest, context: CallContext, /
     ) -> hub.SendMessageResponse:
         """Spec 3.1.1. Waits for the end or an interruption unless the request says `return_immediately`. A
-        message to a working task waits for its run; if the task ends with it, UNSUPPORTED_OPERATION.
+        message to a working task waits until the present run ends. If the task ends with it, the response is
+        UNSUPPORTED_OPERATION, as for any message to an ended task.
         """
         limit: int | None = None
         wants: Wants = "outcome"
@@ -319,8 +321,8 @@ class Engine:
         )
 
     async def cancel_task(self, request: hub.CancelTaskRequest, context: CallContext, /) -> hub.Task:
-        """Spec 3.1.5. Concurrent callers all get the canceled task; later callers TASK_NOT_CANCELABLE. Runs
-        that may finish while the engine closes can be canceled.
+        """Spec 3.1.5. Concurrent callers all get the canceled task; later callers get TASK_NOT_CANCELABLE.
+        Runs that may finish while the engine closes can be canceled.
         """
         task_run = await self._runs.enter(
             scope_of(request, context), request.id, lambda one: not_cancelable(one.task_id)
@@ -332,9 +334,9 @@ class Engine:
             task_run.leave()
 
     def subscribe_to_task(self, request: hub.SubscribeToTaskRequest, context: CallContext, /) -> Events:
-        """Spec 3.1.6. A snapshot, then every event until the task ends or asks for input. After the last
-        event that a caller received (see `core.resume`): the following events, also of an ended task, and a
-        snapshot only if they are lost.
+        """Spec 3.1.6. A snapshot, then every event until the task ends or asks for input. A caller that names
+        the last event it received (see `core.resume`) gets the following events instead, also of an ended
+        task, and a snapshot only if they are lost.
         """
         return HandedOver(lambda: self._open_subscription(request, context))
 
@@ -363,7 +365,8 @@ class Engine:
         """A copy of a task, and the number of its last event. Raises TASK_NOT_FOUND."""
         run = self._runs.get(scope, task_id)
         live = None if run is None else run.live
-        # While the store does not work, only its content may be shown; without a lease, others may own it.
+        # While the store does not work, only its content may be shown. Without the lease, it may be
+        # another's.
         if live is not None and live.held and not (live.pending and self._store.rejection()):
             try:
                 return await live.durable_snapshot()

@@ -101,7 +101,7 @@ class Run:
         request = self.request
         if not isinstance(request, hub.SendMessageRequest):
             return ""
-        # A slice is a list, whose iteration costs a third of protobuf's container. Other parts have no text.
+        # A slice is a list, with a third of the cost of protobuf's container. Other parts have no text.
         return "".join([part.text for part in request.message.parts[:]])
 
     @property
@@ -127,7 +127,9 @@ class Run:
         return self.task.history if self.task is not None else (self.message,)
 
     async def find_task(self, task_id: str) -> hub.Task | None:
-        """Another task of the caller, such as one of `message.reference_task_ids`; None if it sees none."""
+        """Another task of the same caller, such as one of `message.reference_task_ids`; None if there is none
+        that the caller may see.
+        """
         if self.find is None:
             return None
         return await self.find(self.request, self.context, task_id)
@@ -135,8 +137,9 @@ class Run:
     def lock(self, name: str) -> AbstractAsyncContextManager[None]:
         """The lock of a name among all runs of the agent, also on other replicas: `async with` holds it.
 
-        It is waited for within the limits of the run. Runs of one process get it in their order, those of
-        several replicas in no certain order. A replica that dies releases its locks.
+        Entering waits until no other run holds it, without a limit of time but those of the run. Runs of one
+        process get it in their order, those of several replicas in no certain order. A replica that dies
+        releases its locks.
         """
         return nullcontext() if self.locks is None else self.locks(name)
 
@@ -276,7 +279,7 @@ class CancellingExecutor(Protocol):
 
     def cancel(self, run: Run, /) -> AsyncIterator[Event]:
         """An async generator of events, often of none. It runs beside `execute`, which is cancelled after it.
-        Then a task that has not ended is set to CANCELED. Raise A2AError TASK_NOT_CANCELABLE to reject.
+        Then the engine sets an unfinished task to CANCELED. Raise A2AError TASK_NOT_CANCELABLE to reject.
         """
 
 

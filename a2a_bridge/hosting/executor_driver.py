@@ -68,7 +68,7 @@ class EngineContext:
 
 
 class ExecutorDriver:
-    """The executor at work on one task. It holds no task run: the garbage collector frees cycles late."""
+    """The executor at work on one task. It does not know the task run: that would be a reference cycle."""
 
     __slots__ = ("_engine", "_live", "_phase", "_scope")
 
@@ -82,7 +82,8 @@ class ExecutorDriver:
         self, send: PendingSend, wait_for_memory: Callable[[], Awaitable[None]], timed_out: TimedOut
     ) -> None:
         """One run, from its first event to the state that it leaves the task in. wait_for_memory: returns
-        when the run may continue; may end it. timed_out: the run takes too long. Raises OwnershipLostError.
+        when the run may continue; may end it. timed_out: called if it takes too long. Raises
+        OwnershipLostError.
         """
         engine, live = self._engine, self._live
         memory, apply = engine.store.memory, live.apply
@@ -241,7 +242,7 @@ class ExecutorDriver:
 
     async def clean_up(self, clean_up: CleanUp, run: Run) -> None:
         """Runs the executor's `cancel`, for `cancel_timeout` seconds. Raises A2AError, OwnershipLostError."""
-        # In an asyncio task: it may ignore its cancellation, and the A2A task has to end in any case.
+        # In an asyncio task: `cancel` may ignore its cancellation, and the A2A task has to end all the same.
         work = asyncio.create_task(
             self._clean_up_events(clean_up, run), name=f"a2a clean up {self._live.task_id}"
         )

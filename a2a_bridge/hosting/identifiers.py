@@ -3,7 +3,7 @@
 Rules:
 1. Consecutive ids are adjacent in every index, so that the rows of one commit are on few pages. With ids of
    version 4 a durable task cost almost three times as much.
-2. 74 bits of each id are random, fetched for many at once: one system call per id was a tenth of a reply.
+2. 74 bits of each id are random, fetched for many at once: a call for each was a tenth of a direct reply.
 """
 
 import os

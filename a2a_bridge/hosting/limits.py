@@ -2,7 +2,8 @@
 
 Rules of RunTimer:
 1. Both limits of time are off by default. Each run has its own, and they start anew with the next message.
-2. Silence counts only while the engine waits for the executor: no slow store, no task that waits for input.
+2. Silence counts only while the engine waits for the executor: not while the store is slow, nor while the
+   task waits for input.
 
 Rules of Turns:
 1. A run begins in a turn of the loop in which the runs before it have left time. Otherwise it waits for its
@@ -106,8 +107,9 @@ class Turns:
 
     @property
     def spent(self) -> bool:
-        """True if the next run has to wait in `next`. To be asked at the begin of each run. A share, not a
-        run, watches the end of its turn (a run would cost seven frames): a turn has two shares at most.
+        """True if the next run has to wait in `next`. To be asked at the begin of each run. The end of a turn
+        is watched once for each share, and not for each run, which would cost seven frames. So a share that
+        began in an earlier turn can pass, and a turn has two shares at most.
         """
         if monotonic() - self._began > _SHARE:
             if self._ending:

@@ -1,4 +1,4 @@
-"""A live task: its working copy, its writer, and the senders who wait. It does not start or stop runs.
+"""A live task: its working copy, its writer, the senders who wait for it. It does not start or stop runs.
 
 Rules:
 1. A change goes to the working copy, and from there to the writer at once; nothing waits for a write.
@@ -35,7 +35,9 @@ class OwnershipLostError(Exception):
 
 
 class LiveTask:
-    """One live task. on_lost: the lease is lost. stored: the task, if it exists. push: fills the outbox."""
+    """One live task. on_lost: called when the lease is lost. stored: the task, if it exists already. push:
+    True if events go to the outbox.
+    """
 
     #: the working copy; None until the first event
     task: hub.Task | None = None
@@ -147,7 +149,7 @@ class LiveTask:
         self.writer = self._store.create(self._scope, self.task_id, self._lose, push=self._push)
 
     async def hold(self, opened: Callable[[], None], *, wait: bool = True) -> None:
-        """Acquires the lease on a stored task, if need be. Raises VersionConflictError, A2AError UNAVAILABLE.
+        """Acquires the lease on a stored task, unless it is held. Raises VersionConflictError, UNAVAILABLE.
 
         opened: called at the end of the attempt, which may be after the caller has left. wait: False to
         acquire it with the first change, see `Store.open`. An attempt that has begun counts for all callers.
@@ -325,7 +327,9 @@ class LiveTask:
     # ------------------------------------------------------------------ further messages
 
     async def join(self, message: hub.Message) -> None:
-        """Adds a message to the history, durably or not at all. Raises VersionConflictError, A2AError."""
+        """Adds a further message to the history, and returns when it is durable; otherwise it is removed
+        again. Raises VersionConflictError, A2AError UNAVAILABLE.
+        """
         if self._shut:
             raise VersionConflictError(self.task_id)
         task, writer = self._writable()
@@ -366,7 +370,9 @@ class LiveTask:
     # ------------------------------------------------------------------ durability
 
     async def wait_settled(self) -> None:
-        """Waits until all is durable. Raises OwnershipLostError, A2AError UNAVAILABLE."""
+        """Waits until all changes are durable. Raises OwnershipLostError if another process owns the task,
+        A2AError UNAVAILABLE if the store does not work.
+        """
         if self.lost:
             raise OwnershipLostError
         if self.writer is not None and self.writer.pending:
@@ -404,7 +410,9 @@ class LiveTask:
             self.settle(send)
 
     def settle(self, send: PendingSend) -> None:
-        """Answers with the task as it is now: a copy, or the working copy of an ended task, which stays."""
+        """Answers with the task as it is now, if the sender still waits. For a task that has ended, that is
+        the working copy itself, which cannot change any more.
+        """
         if send.decided or send.done:
             return
         if send.wants == "stream":
@@ -436,7 +444,9 @@ class LiveTask:
         self.when_settled(callback)
 
     def settle_elsewhere(self, task: hub.Task, *, final: bool) -> None:
-        """Answers with the task of its new owner. final: the task is at rest, so that all senders get it."""
+        """Answers with the task as its new owner has stored it. final: True if the task has come to rest, so
+        that senders who wait for an outcome get it, too.
+        """
         for send in self._sends:
             if final and send.wants != "stream":
                 send.settle(hub.SendMessageResponse(task=task))

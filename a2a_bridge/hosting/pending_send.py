@@ -1,4 +1,4 @@
-"""Accepted messages and their senders' responses. A message sent twice has one run, two PendingSends."""
+"""Accepted messages and their responses. A message that is sent twice has one run, and two PendingSends."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class PendingSend:
             await self._finish
 
     async def answer(self) -> hub.SendMessageResponse | None:
-        """Waits for the response; None for a stream once the task exists. For one caller. Raises A2AError."""
+        """Waits for the response, or raises it; None for a stream once the task exists. For one caller."""
         if not self.done:
             self._waiter = asyncio.Future()
             await self._waiter

@@ -20,7 +20,7 @@ class Phase(StrEnum):
     REGISTERING = "registering"
     #: the executor's `cancel` runs, beside its `execute` or alone; it may reject
     CANCELING = "canceling"
-    #: the run was stopped for good: a cancellation, a timeout, the engine's close, or no sender is left
+    #: the run was stopped for good, by a cancellation, a timeout, the engine's close, or a lack of senders
     ENDING = "ending"
     #: the task is left at work, with its lease, for another process to resume
     HANDED_OVER = "handed over"

@@ -49,7 +49,7 @@ class PushConfigs:
             raise A2AError(Reason.PUSH_NOTIFICATION_NOT_SUPPORTED)
 
     async def check(self, config: hub.TaskPushNotificationConfig, path: str = "") -> None:
-        """Raises INVALID_PARAMS for a config that cannot get notifications. path: in the request."""
+        """Raises INVALID_PARAMS for a config that cannot get notifications. path: of it in the request."""
         rejection = await self._sender.check(config) if self._sender is not None else None
         if rejection is not None:
             raise _below(path, rejection)
@@ -73,8 +73,8 @@ class PushConfigs:
     ) -> Registered | None:
         """The config to store for the one within a message, if there is one. Raises INVALID_PARAMS.
 
-        new: the message begins the task, which has no configs. Then nothing is waited for: the id of the
-        message may be reserved, and the lease not be claimed yet.
+        new: True if the message begins the task, which has no configs. Then nothing is waited for: the id of
+        the message may be reserved, and the lease of the task not be claimed yet.
         """
         if not request.configuration.HasField("task_push_notification_config"):
             return None
@@ -86,7 +86,7 @@ class PushConfigs:
     async def create_task_push_notification_config(
         self, request: hub.TaskPushNotificationConfig, context: CallContext, /
     ) -> hub.TaskPushNotificationConfig:
-        """Spec 3.1.7. A config without an id gets one: that of the same config, if it is stored already."""
+        """Spec 3.1.7. A config without an id gets one: the id of the same config, if that is stored."""
         self.require()
         if not request.task_id:
             raise invalid_params("taskId", "is required")

@@ -34,7 +34,9 @@ class TaskSnapshot(NamedTuple):
 
 
 def rests(event: hub.StreamResponse, number: int, begun_before: BegunBefore | None) -> bool:
-    """True if a stream ends with an event: the end of the task, or a question of this caller's run."""
+    """True if a stream ends with an event: it ends the task, or asks for input after this caller's run had
+    begun.
+    """
     state = state_of(event)
     if state in TERMINAL:
         return True
@@ -71,7 +73,9 @@ class EventReaders:
         return task_id in self._tasks
 
     def begin(self, scope: Scope, task_id: str, after: int | None, last_id: str = "") -> EventReader:
-        """A reader of the events after a number, to be closed. after: None if unknown. last_id: its id."""
+        """A reader of the events after a number; the caller closes it. after: None for an unknown event.
+        last_id: the caller's id of that event.
+        """
         return EventReader(self, scope, task_id, after, last_id)
 
     def from_snapshot(self, scope: Scope, snapshot: TaskSnapshot, begun_before: BegunBefore | None) -> Events:

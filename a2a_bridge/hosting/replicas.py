@@ -1,10 +1,10 @@
 """An engine among other replicas and after dead processes: calls about tasks of other replicas are forwarded
 to them, and the tasks of dead processes are taken over. The store knows which processes are dead.
 
-Rules of forwarding, for which this is the only place, and which knows no operation but sending:
+Rules of forwarding. This is the only place for it, and it knows no operation but sending:
 1. The holder of a task's lease changes it. The engine raises NotOwnerError for a task of another replica,
    which then gets the call. If it dies meanwhile, this replica looks again, and may take the task over
-   itself. A replica that stops rejects calls, and holds its tasks until it has left: this one waits for it.
+   itself. A replica that stops rejects calls, and holds its tasks until it has left. This replica waits.
 2. If the holder is gone, a forwarded message counts as accepted if the task's history contains it once more
    than before. Then it is not sent again, and the response is the result of the task. The holder may commit
    until the task is taken over, even if it was declared dead: so this replica takes the task over before it
@@ -314,7 +314,7 @@ class Recovery:
 
 
 def can_continue(task: hub.Task) -> bool:
-    """True if an executor can continue: the task works, waits for authentication, or has a new message."""
+    """True if an executor can continue: the task runs, waits for authentication, or has an unread message."""
     state = task.status.state
     if state in RUNNING or state == hub.TASK_STATE_AUTH_REQUIRED:
         return True

@@ -6,7 +6,7 @@ Rules:
 
 Rules of Pressure:
 1. A run that adds to a full memory account waits until its events are written, which frees memory.
-2. If that is not enough, the running task that holds the most fails, then the next, while others wait.
+2. If that is not enough, the running task that holds the most fails, then the next. Other runs wait.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class RunRegistry:
         return run
 
     def crowded(self, run: TaskRun) -> A2AError | None:
-        """RESOURCE_EXHAUSTED if the caller or tenant of a run has more tasks at work than may be; or None."""
+        """RESOURCE_EXHAUSTED if a run's caller or tenant has more tasks at work than the limit; else None."""
         options = self._engine.options
         if self._of_callers.get(run.scope.owner, 0) > options.tasks > 0:
             return too_many_tasks(options.tasks)
@@ -110,9 +110,9 @@ class RunRegistry:
         ended: Callable[[TaskRun], A2AError],
         known: Stored | None = None,
     ) -> TaskRun:
-        """The run of a task, with the lease; the caller has to `leave` it. known: the task just read: an
-        orphan that the caller resumes or fails, so that the lease may come with its failure. Raises
-        TASK_NOT_FOUND, `ended` for a task that has ended, NotOwnerError, UNAVAILABLE.
+        """The run of a task, with the lease; the caller has to `leave` it. known: the task as just read: an
+        orphan, which the caller resumes or fails, so that the lease may come with its failure. Raises
+        TASK_NOT_FOUND, the result of `ended` for a task that has ended, NotOwnerError, UNAVAILABLE.
         """
         rejection = self._engine.store.rejection()
         orphaned = known is not None

@@ -74,8 +74,9 @@ class Accepted:
     reading: EventReader | None = None
 
     def begun_before(self, number: int, /) -> bool:
-        """True if the run of the message had begun before this event. A new owner resumes with the newest
-        message: its events, after those stored here, may be read before this process knows its loss.
+        """True if the run of the message had begun before this event. A new owner of the task resumes with
+        the newest message, and its events follow the events that were stored here. They may be read before
+        this process knows that it has lost the task.
         """
         begun, stored = self.send.begun_at, self.task_run.live.stored
         if number > stored:
@@ -120,7 +121,7 @@ class Sending:
         self._push = push
 
     async def check(self, request: hub.SendMessageRequest) -> int | None:
-        """Checks a configuration. Returns the number of history messages to return; None for all."""
+        """Checks the configuration of a request. Returns the number of history messages; None for all."""
         configuration = request.configuration
         limit: int | None = None
         if configuration.HasField("history_length"):
@@ -212,7 +213,9 @@ class Sending:
             raise full
 
     async def recover(self, scope: Scope, task_id: str, known: Stored | None = None) -> bool:
-        """Takes over a task of a dead process; True if it did. known: as just read. Raises UNAVAILABLE."""
+        """Takes over a task that a dead process left. Returns whether it did. known: the task as it was just
+        read. Raises UNAVAILABLE if the outcome is unknown.
+        """
         try:
             task_run = await self._runs.enter(scope, task_id, lambda one: already_ended(one.task_id), known)
         except NotOwnerError:
@@ -247,7 +250,7 @@ def deliverable(card: hub.AgentCard) -> frozenset[str]:
 
 
 def check_parts(message: hub.Message, accepted: frozenset[str]) -> None:
-    """Raises CONTENT_TYPE_NOT_SUPPORTED for a part of a media type that is not accepted, if it has one."""
+    """Raises CONTENT_TYPE_NOT_SUPPORTED for a part that names a media type that is not accepted."""
     for at, part in enumerate(message.parts):
         if part.media_type and not overlap(accepted, (part.media_type,)):
             field = f"message.parts[{at}].mediaType"
@@ -259,7 +262,7 @@ def check_parts(message: hub.Message, accepted: frozenset[str]) -> None:
 
 
 def overlap(accepted: Iterable[str], offered: Iterable[str]) -> bool:
-    """True if any offered type is accepted, or a value is no media type (old peers say "text")."""
+    """True if any offered type is accepted, or a value cannot be judged (old peers say "text")."""
     wanted, available = (_media_ranges(modes) for modes in (accepted, offered))
     if wanted is None or available is None:
         return True
@@ -315,8 +318,8 @@ class Idempotency:
         self._storing: set[asyncio.Task[None]] = set()
 
     async def work_on(self, request: hub.SendMessageRequest, context: CallContext, wants: Wants) -> Accepted:
-        """Starts the work on a message, or joins that on an earlier copy. Raises AlreadySentError if it is
-        over or elsewhere, INVALID_PARAMS for an id that was used with other content.
+        """Starts the work on a message, or joins the work on an earlier copy. Raises AlreadySentError if that
+        work is over or at another replica, INVALID_PARAMS for an id that was used with other content.
         """
         key = (scope_of(request, context), request.message.message_id)
         digest = await run_in_worker(digest_of, request) if context.large else digest_of(request)
@@ -333,7 +336,7 @@ class Idempotency:
             await self._finish(first, accepted)
 
     async def _finish(self, first: _First, accepted: Accepted) -> None:
-        """Waits until a result is stored. Raises UNAVAILABLE if its run ignores its cancellation."""
+        """Waits until a message's result is stored. Raises UNAVAILABLE if the run ignores a cancellation."""
         await asyncio.wait({first.stored}, timeout=None if accepted.send.finished else self._patience)
         if not accepted.send.finished:
             raise try_again()
@@ -453,7 +456,7 @@ class Idempotency:
             log.warning("the id of a rejected message could not be deleted: %s", error)
 
     async def _reserve(self, key: _Key, digest: bytes, request: hub.SendMessageRequest) -> str:
-        """The id of the message's task. Raises AlreadySentError, INVALID_PARAMS, UNAVAILABLE."""
+        """The id of a message's task, known or new. Raises AlreadySentError, INVALID_PARAMS, UNAVAILABLE."""
         instead: Sent | None = None
         task_id = request.message.task_id or new_id()
         while True:
@@ -483,7 +486,7 @@ class Idempotency:
         return snapshot if any(one.message_id == message_id for one in snapshot.task.history) else None
 
     async def close(self) -> None:
-        """Waits until all results are stored; drops the events of runs that ignore their cancellation."""
+        """Waits until all results are stored. Events of runs that ignore their cancellation are dropped."""
         if self._storing:
             _, left = await asyncio.wait(set(self._storing), timeout=self._patience)
             for one in left:

@@ -1,7 +1,8 @@
 """The run of one task: queues messages, drives the executor, ends by cancellation, timeout, close or loss.
 
 Rules:
-1. One run at a time works on a task; further messages are queued. No sender's departure ends a created task.
+1. One run at a time works on a task; further messages are queued. Once the A2A task exists, no sender's
+   departure ends it.
 2. `_phase` says what happens (transitions: `phases`). At most one asyncio task, `_ender`, ends the runs.
 3. Nothing waits for a write except answers, and runs when the store has no room.
 4. A run is given time to stop, and the executor's `cancel` time to clean up. Executors that ignore their
@@ -74,7 +75,9 @@ class TaskRun:
         relieve: Callable[[TaskRun], Awaitable[None]],
         stored: Stored | None = None,
     ) -> None:
-        """on_idle: nothing happens any more. relieve: waits for memory, may end a run. stored: the task."""
+        """on_idle: called when nothing happens any more. relieve: waits for memory, and may end a run.
+        stored: the task, if it exists already.
+        """
         self.scope = scope
         self.task_id = task_id
         self.context_id = context_id
@@ -150,16 +153,16 @@ class TaskRun:
             raise changed_hands_error() from None
 
     async def flush(self) -> None:
-        """Returns when all is durable, or the task is another process's. Raises A2AError UNAVAILABLE."""
+        """Returns when all changes are durable, or the task is another process's. Raises UNAVAILABLE."""
         with suppress(OwnershipLostError):
             await self.live.wait_settled()
 
     # ------------------------------------------------------------------ callers
 
     async def visit(self, *, orphaned: bool = False) -> None:
-        """Acquires the lease, and keeps the run from becoming idle until `leave`, to be called in any case.
-        orphaned: `resume_or_fail` follows: without a resumption, the lease comes with its change. Raises
-        VersionConflictError, A2AError UNAVAILABLE.
+        """Acquires the lease on the task, and keeps the run from becoming idle until `leave`. orphaned: True
+        if `resume_or_fail` follows; unless that resumes, the lease comes with its change. Raises
+        VersionConflictError, A2AError UNAVAILABLE; `leave` has to be called then, too.
         """
         self._visits += 1
         await self.live.hold(self._check_idle, wait=not orphaned or self._can_resume)
@@ -170,7 +173,7 @@ class TaskRun:
         self._check_idle()
 
     async def ready(self) -> None:
-        """Returns when the task can take a message: one that was left at work is resumed or fails first.
+        """Returns when the task can take a message: a task that was left at work is resumed or fails first.
         Raises UNSUPPORTED_OPERATION for a task that has ended, A2AError UNAVAILABLE.
         """
         while self.at_work and self.producer is None and self._ender is not None:
@@ -182,9 +185,9 @@ class TaskRun:
             raise already_ended(self.task_id)
 
     async def join(self, message: hub.Message, prepare: Callable[[], Awaitable[None]]) -> None:
-        """Puts a message into the history (with the task's ids), durably. It counts against the limits at
-        once. prepare: stores what precedes it. Raises UNSUPPORTED_OPERATION, UNAVAILABLE, errors of
-        `prepare`.
+        """Puts a further message into the history of the task (whose ids it is given), durably. It counts
+        against the limits from the first moment. prepare: stores content that has to precede the message.
+        Raises UNSUPPORTED_OPERATION, A2AError UNAVAILABLE, and the errors of `prepare`.
         """
         self._joining += 1
         try:
@@ -356,8 +359,9 @@ class TaskRun:
     # ------------------------------------------------------------------ ends: cancellation
 
     async def cancel(self, run: Run) -> hub.Task:
-        """Cancels the task, once for concurrent callers. Raises TASK_NOT_CANCELABLE if the task ends
-        otherwise, UNAVAILABLE for another process's task, and the errors of the executor's `cancel`.
+        """Cancels the task. Concurrent callers get the same response. Raises TASK_NOT_CANCELABLE if the task
+        ends otherwise, UNAVAILABLE if another process works on it now, and the errors of the executor's
+        `cancel`.
         """
         try:
             await asyncio.shield(self._ender or self._end(self._cancel(run)))

@@ -1,8 +1,8 @@
 """The files of runs of programs: the input of a run, its output, and the removal of both.
 
 Rules:
-1. A server has a folder of its own for temporary files, which only its owner can read, with one for each run.
-   No text of a caller is in a path: files are numbered, and suffixes come from the table of media types.
+1. A server has one folder of temporary files, which only its owner can read, with a folder for each run. No
+   text of a caller is in a path: files are numbered, and suffixes come from the table of media types.
 2. The lock of the server's folder is held as long as the server lives. A folder of this user without a holder
    is that of a server that was killed: the next one ends the programs of its runs, and removes it.
 3. Output is read without following links: only regular files with one name, within a limit of bytes.
@@ -229,7 +229,7 @@ class _Server:
 
 
 def _locked(folder: Path, flags: int = 0) -> int | None:
-    """The descriptor of a folder's lock, open until it is closed; None if another process has the lock."""
+    """The descriptor of a folder's lock, locked until it is closed; None if another process has the lock."""
     import fcntl  # not on Windows
 
     descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | flags, 0o600)

@@ -1,13 +1,13 @@
 """What a program writes on stdout: text, or one JSON object a line.
 
 Rules:
-1. All of it is text, unless the first line is the value of $A2A_EVENTS, another one in each run. Then each
+1. All of it is text, unless the first line is the value of $A2A_EVENTS, another value in each run. Then each
    further line is an event. So a program that repeats a caller's text cannot be made to write events.
 2. Text is passed on as it comes. Bytes that are no UTF-8 become U+FFFD.
 3. An object has one member that says what the event is, and members that belong to it: see KINDS. Anything
    else breaks the protocol. The error names the line, and has nothing of its content.
 4. Events and artifacts are limited in number, not in bytes only: a short line becomes a message or an
-   artifact, which takes a hundred times its bytes, and each artifact is looked for among all.
+   artifact, which takes a hundred times its bytes, and a task looks through its artifacts for each.
 """
 
 import codecs
@@ -69,7 +69,7 @@ class Output:
     _begun: set[str] = field(default_factory=set)
 
     def feed(self, data: bytes, *, last: bool = False) -> Iterator[Event | FileName]:
-        """The events of further bytes. last: no more follow. Raises ExecutorError, OutputTooLargeError."""
+        """The events of further bytes. last: True for the last. Raises ExecutorError, OutputTooLargeError."""
         if self._has_events is None:
             first = f"{self.token}\n".encode()
             data = self._rest + data

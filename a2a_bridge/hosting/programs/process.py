@@ -5,7 +5,8 @@ Rules:
 2. The end of the program is the end of its run. What it has written is read, and processes that it leaves in
    its group are killed. A process in another group that keeps stdout open is waited for at most _LINGER.
 3. `stop` sends SIGTERM to the whole group, and SIGKILL to what is left of it after GRACE.
-4. A program is reaped after its group is killed, in the same thread: till then its id is the id of the group.
+4. A program is reaped after its group is killed, in the same thread: until then no other process can have the
+   id of the group.
 5. Text of a program in the log has no control characters, and each line of it is short.
 """
 
@@ -99,7 +100,7 @@ class Process:
         return await self._out.read()
 
     async def wait(self) -> int:
-        """The exit code (negative: the signal that ended it), after the end and the end of stderr."""
+        """Waits for the end, also of stderr. Returns the exit code; negative: the signal that ended it."""
         code = await asyncio.shield(self._ended)
         await asyncio.wait({self._errors.over}, timeout=_LINGER)
         return code

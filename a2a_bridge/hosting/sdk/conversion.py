@@ -42,8 +42,9 @@ def call_members(context: CallContext) -> dict[str, Any]:
 
 
 def own(event: Any, run: Run) -> Event:
-    """An event (an Event, changed in place) with the context of its run, which the SDK's server does not
-    require, and without a copy of the message that began the run: the engine has it, with hidden content.
+    """An event with the context of its run, and without a copy of the message that began the run. event: an
+    Event, which is changed. The SDK's server takes events of any context. The engine has the message, with
+    content that executors are not shown.
     """
     event.context_id = run.context_id
     # Not by isinstance: it asks the metaclass of a class of protobuf, for each event.

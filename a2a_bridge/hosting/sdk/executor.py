@@ -47,7 +47,7 @@ class EventBuffer:
         self._children: list[Any] = []
 
     async def enqueue_event(self, event: Any) -> None:
-        """Adds an event, and waits while the buffer is full. Loops of other threads may call it, too."""
+        """Adds an event, and waits while the buffer is full. Event loops of other threads may call it."""
         if self.closed:
             self._warn()
             return

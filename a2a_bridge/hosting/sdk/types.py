@@ -1,5 +1,6 @@
-"""Objects of the official SDK, recognised by the modules of their classes; its installed types and cards. A
-type set converts between them and the hub. The SDK is not imported before an object of it is given.
+"""Objects of the official SDK, recognised by the modules of their classes; types of the installed SDK, and
+its cards. A type set converts between them and the hub. The SDK is not imported before an object of it is
+given.
 """
 
 import inspect
@@ -29,7 +30,9 @@ def comes_from(thing: Any, package: str) -> bool:
 
 
 def is_executor(thing: Any) -> bool:
-    """True for an executor of the SDK, a class of them, or a function annotated to return one."""
+    """True for an executor of the SDK, for a class of them, and for a function without arguments that is
+    annotated to return one.
+    """
     if comes_from(thing, _EXECUTION):
         return callable(getattr(thing, "execute", None)) and not inspect.isabstract(thing)
     return _is_factory(thing) and _returns_executor(thing)
@@ -60,7 +63,7 @@ def executor_in(thing: Any) -> Any:
     """The executor in an object, or made by a class or a function without arguments; None if there is none.
 
     A function without an annotation is called only if the SDK is imported: otherwise it has none to return.
-    Raises TypeError for a class that needs arguments, and for a function with a wrong annotation.
+    Raises TypeError for a class that needs arguments, and for a function that returns something else.
     """
     if not is_executor(thing):
         if "a2a.server" not in sys.modules or not _is_factory(thing) or _annotated(thing):
@@ -124,7 +127,9 @@ class SdkTypes(Protocol):
         """The SDK's RequestContext of a run. related: the tasks that the message refers to."""
 
     def event(self, event: Any, run: Run) -> Event | None:
-        """An event of the SDK as one of the hub; None if its server ignores it. Raises ExecutorError."""
+        """An event of the SDK as one of the hub, with the context of the run; None for an event that the
+        SDK's server ignores. Raises ExecutorError.
+        """
 
     def error(self, raised: BaseException) -> A2AError | None:
         """The error of the protocol in an exception of the SDK; None for any other exception."""
@@ -148,7 +153,7 @@ def installed_types() -> SdkTypes:
 
 
 def card_of(given: Any) -> Any:
-    """The card of the hub for a card of the SDK, or for a function of one; any other object unchanged."""
+    """The hub's card for a card of the SDK, also for one that a function returns; other objects unchanged."""
     if inspect.isroutine(given):
         return _card_function(given)
     module = type(given).__module__

@@ -65,7 +65,7 @@ class TypesV1:
 
 def _before_message(task: hub.Task, message_id: str) -> sdk.Task:
     """A task as the SDK's server shows it: without the message that began the run, and with the question that
-    it answers as the status. After a restart, a task that was at work keeps its message.
+    the message answers as the status. A task that was at work keeps its message, as after a restart.
     """
     made = sdk.Task.FromString(task.SerializeToString())
     history = made.history
