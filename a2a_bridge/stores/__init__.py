@@ -21,7 +21,9 @@ MEMORY = "memory://"
 
 @asynccontextmanager
 async def open_store(url: str, options: StoreOptions | None = None) -> AsyncIterator[Store]:
-    """The store of `memory://`, `sqlite:///…`, `postgresql://…`. Raises StoreOpenError, MissingExtraError."""
+    """The store of a URL while the context is open: `memory://`, `sqlite:///PATH` or `postgresql://…`. Raises
+    StoreOpenError, MissingExtraError.
+    """
     if url == MEMORY:
         yield MemoryStore(max_memory=(options or StoreOptions()).max_memory)
         return

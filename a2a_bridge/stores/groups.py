@@ -41,8 +41,9 @@ class GroupWriter(CommitQueue):
     """Writes all changes of this process.
 
     commit_delay: seconds that a change may wait for others if no caller waits for it. ack_timeout: seconds.
-    me: the present name of this process. on_committed: gets the durable changes of tasks, before waiters are
-    answered. on_lost: gets the ids of lost tasks, and True if the database has other changes of any.
+    me: the present name of this process. on_committed: called with the changes of tasks once they are
+    durable, before their waiters are answered. on_lost: called with the ids of tasks whose leases are lost,
+    and True if the database has other changes of any of them.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class GroupWriter(CommitQueue):
         push: bool,
         opened: Stored | None = None,
     ) -> TaskLease:
-        """The lease on a task: new, or already in the database. Lost at once if this process has one."""
+        """A lease on a task, new or in the database. It is lost at once if `leases` has one of the task."""
         lease = TaskLease(self, scope, task_id, on_lost, push=push, opened=opened)
         if task_id in self.leases:
             self._loop.call_soon(lease.lose)
@@ -98,7 +99,9 @@ class GroupWriter(CommitQueue):
         return lease
 
     async def write(self, change: Any, /) -> Any:
-        """Writes a change of no task with the next group. Returns or raises its result; UNAVAILABLE."""
+        """Writes a change that belongs to no task with the next group, and returns its durable result. Raises
+        the exception that is its result, and UNAVAILABLE.
+        """
         if self.closed:
             raise unavailable()
         answer: asyncio.Future[Any] = self._loop.create_future()
@@ -112,7 +115,9 @@ class GroupWriter(CommitQueue):
             self._jobs.pop(answer, None)
 
     def probe(self, change: Any) -> None:
-        """Writes a change without an effect, unless others wait, so that `rejection` knows an outage."""
+        """Writes a change without an effect if nothing else is written, so that `rejection` reports an outage
+        before the next write.
+        """
         if self.closed or self._failing or self._jobs or self._group is not None:
             return
         answer: asyncio.Future[Any] = self._loop.create_future()
@@ -192,7 +197,7 @@ class GroupWriter(CommitQueue):
             self._turn = None
 
     def _send(self, group: Group) -> None:
-        # This call may come from the timer itself, which would delay the next group if it stayed here.
+        # This call may come from the timer itself, for a repeated group. A stale timer delays the next group.
         self._timer = None
         self._group = group
         self._sent = self._loop.time()

@@ -400,8 +400,8 @@ class TaskLease:
         return Pending(self, self._submitted, change, events, data, ended, size, late)
 
     def _begins_with(self, events: Sequence[hub.StreamResponse], data: Sequence[bytes]) -> bool:
-        """Whether a large task begins with the first of these events, and all its changes are events. It is
-        alone in its segment, so that the next event can be read after it.
+        """Whether a large task begins with the first of these events, and all its changes are events. Such an
+        event is alone in its segment, so that the next event can be read after it.
         """
         if self.version or self._submitted != len(events) or not events or len(data[0]) < MUCH:
             return False
@@ -449,7 +449,7 @@ class TaskLease:
             callback(VersionConflictError(self.task_id))
 
     def part(self) -> None:
-        """The lease is over. Cuts the cycle with its owner: both are freed without the garbage collector."""
+        """The lease is over. Cuts the reference cycle with its owner, so that both are freed at once."""
         self.on_lost = lambda: None
         self._count(-self._counted)
 

@@ -2,8 +2,10 @@
 
 Rules:
 1. Changes count as durable at once, so nothing is pending and nothing waits.
-2. A released or ended task is serialized, a large one in a worker. Until then the store has the working copy.
-3. Memory is bounded: tasks, the window of each log, and number and bytes of logs without writer and reader.
+2. A task is serialized when its lease is released or it ends; a large task in a worker. Until then the store
+   shares the working copy.
+3. Memory is bounded: the number of tasks, the window of each event log, and the number and bytes of the logs
+   without writers and readers.
 """
 
 from __future__ import annotations

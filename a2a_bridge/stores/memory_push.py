@@ -43,8 +43,10 @@ class _StoredConfig:
 
 
 class MemoryPushConfigStore:
-    """Implements PushConfigStore. most_tasks: tasks with configs; beyond that, those of the task that got one
-    first are evicted. most_per_task: configs of one task.
+    """Implements PushConfigStore.
+
+    most_tasks: maximum number of tasks with configs; beyond that, the configs of the task that got one first
+    are evicted. most_per_task: maximum configs of one task.
     """
 
     def __init__(self, most_tasks: int = 100_000, most_per_task: int = 100) -> None:
@@ -130,8 +132,10 @@ class _Item:
 
 
 class MemoryOutbox:
-    """Implements Outbox, for one MemoryPushConfigStore. waiting: pending notifications of one config. most:
-    of all. most_dead: dead letters that are kept for operators. now: seconds on a monotonic clock.
+    """Implements Outbox, for one MemoryPushConfigStore.
+
+    waiting: maximum pending notifications of one config. most: maximum of all. most_dead: dead letters that
+    are kept for operators. now: seconds on a monotonic clock.
     """
 
     def __init__(

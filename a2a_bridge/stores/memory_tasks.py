@@ -1,7 +1,8 @@
 """The content of a store in memory: the tasks of a scope, the events of a task, and ids of sent messages.
 
 Rules:
-1. A task with a writer is its working copy. Others are serialized: smaller, faster to read, and immutable.
+1. A task with a writer is its working copy. Any other task is kept serialized: smaller than a live message,
+   faster to read than a copy, and immutable.
 2. The writer of a log waits for the slowest reader. A log has notes: the task after a change that is no
    event, such as a message that joined its history. With a note, and the events after it, earlier states are
    known exactly. Notes go with the events before them, and beyond a bound.
@@ -74,7 +75,8 @@ class Entry:
 class TaskTable:
     """The tasks of one scope in the order of (time, id), as of the last listing.
 
-    A listing first moves the tasks with a new status, nearly always to the end; otherwise it sorts.
+    A listing first moves the tasks whose status has changed since. A status is nearly always newer than all
+    before it, so appending keeps the order; otherwise the table is sorted.
     """
 
     __slots__ = ("_entries", "_newest", "moved")
@@ -149,7 +151,9 @@ Note = tuple[int, bytes]
 
 
 class MemoryLog(EventLog[hub.StreamResponse]):
-    """The newest events of one task. memory: loses the dropped bytes. on_quiet: the last reader has left."""
+    """The newest events of one task. memory: the account, from which the bytes of dropped events and notes
+    are subtracted. on_quiet: called when the last reader has left.
+    """
 
     # Most logs have no notes: the first note makes the member for them.
     __slots__ = ("_dropped_notes", "_memory", "_noted", "_notes", "_on_quiet", "task_id")

@@ -6,7 +6,8 @@ Rules:
    exception: they are shared and must not be changed.
 3. The log of a task is the source of truth: events are numbered from 1 without gaps; the task is their sum.
 4. Readers and waiters get only durable data.
-5. A task has one writer at a time, the holder of its lease. Another process takes over from a dead one only.
+5. A task has one writer at a time, the holder of its lease. Another process may take it over only from a dead
+   process.
 """
 
 from __future__ import annotations
@@ -94,8 +95,9 @@ Synced = Callable[[Exception | None], None]
 
 
 class TaskWriter(Protocol):
-    """The lease on one task, and the only way to write it. Calls return before the change is durable. After
-    its loss (another process took over or created the task), which `on_lost` tells, changes are dropped.
+    """The lease on one task, and the only way to write it. Calls return before the change is durable. Once
+    the lease is lost (another process took over or created the task), `on_lost` has been called, and further
+    changes are dropped.
     """
 
     @property
@@ -111,15 +113,16 @@ class TaskWriter(Protocol):
         """True if any change is not durable yet. Always False in stores that are not durable."""
 
     def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
-        """Adds an event and returns its number. The first creates the task. task: the working copy after it,
-        which the writer may read until it is durable: change it only together with `append` or `amend`.
+        """Adds an event and returns its number. The first event creates the task. task: the working copy
+        after the event. The writer may read it again until it is durable, so the caller must change it only
+        together with a call of `append` or `amend`.
         """
 
     def amend(self, task: hub.Task, /) -> None:
         """Notes a change of the task that is not an event, such as a message that joined its history."""
 
     def when_synced(self, callback: Synced, /) -> None:
-        """Calls `callback` once all changes so far are durable, or now. Makes the store commit soon."""
+        """Calls `callback` once all changes so far are durable; now if they are. The store commits soon."""
 
     async def sync(self) -> None:
         """Waits until all changes so far are durable. Raises VersionConflictError, A2AError UNAVAILABLE."""
@@ -170,20 +173,23 @@ class SendRegister(Protocol):
     async def reserve(
         self, scope: Scope, message_id: str, digest: bytes, task_id: str, /, *, instead: Sent | None = None
     ) -> Sent | None:
-        """Reserves an id durably and returns None; or returns its first use, if the message is not new.
+        """Reserves the id of a new message durably and returns None; or returns the first use of the id.
         instead: an earlier result that led to no task; it is replaced if it is still stored.
         """
 
     async def store_response(self, scope: Scope, message_id: str, answer: bytes, /) -> None:
-        """Stores a direct response durably. Raises VersionConflictError after a takeover, UNAVAILABLE."""
+        """Stores the direct response to a message durably. Raises VersionConflictError if another process has
+        taken the message over, A2AError UNAVAILABLE.
+        """
 
     async def forget(self, scope: Scope, message_id: str, /) -> None:
         """Deletes an id: the message was rejected and may be sent again."""
 
 
 class Replica(Protocol):
-    """Another replica. A call about a task that it holds is a call of a Service. Methods raise OwnerLostError
-    if it is dead or does not hold the task, A2AError UNAVAILABLE if it does not answer in time.
+    """Another replica. A call about a task that it holds is a call of a Service. All methods raise
+    OwnerLostError if it is dead or does not hold the task, A2AError UNAVAILABLE if it does not answer in
+    time.
     """
 
     async def unary(self, call: Call[Any, Any], /) -> Any:
@@ -288,8 +294,8 @@ class Store(Protocol):
         """The task after an event, if that state is still known; otherwise the present task."""
 
     def subscribe(self, task_id: str, after: int, /) -> Subscription:
-        """Reads the events after a number, the existing ones first. The task need not exist yet, and its
-        caller is not checked. A task that another replica has deleted is a gap.
+        """Reads the events after a number, the existing ones first. The task need not exist yet. The engine
+        has checked that the caller may see it. A task that another replica has deleted is a gap.
         """
 
     def end(self, task_id: str, error: A2AError, /) -> None:

@@ -9,7 +9,8 @@ Rules of logs:
 4. While the store does not work, no reader gets an event. After the time for which callers wait for a write,
    the readers get the same error; they can resume later.
 
-Ended tasks never change: an LRU cache has each read from the database once, until it may be deleted.
+Ended tasks are in an LRU cache: they never change, so each is read from the database once, until it may be
+deleted.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class StoredLogs:
     """The logs of all tasks with readers here.
 
     read: segments after a number. elsewhere: the other processes; None without any. last_written: the number
-    of the last event that a writer here got; None without a writer. rejection: the error while the store does
-    not work. patience: seconds until readers get it.
+    of the last event that a writer of this process got; None without a writer. rejection: the error while the
+    store does not work. patience: seconds until readers get it.
     """
 
     def __init__(
@@ -243,7 +244,7 @@ def _size_of(entry: _Entry) -> int:
 
 class TerminalTaskCache:
     """The ended tasks that were read or written last. most: bytes. retention: seconds after which any replica
-    may delete one; None for never. wall: seconds since the epoch.
+    may delete an ended task; None for never. wall: seconds since the epoch.
     """
 
     def __init__(

@@ -74,7 +74,9 @@ class TaskRow(NamedTuple):
 
 
 class TaskChange(NamedTuple):
-    """One change of one task. It applies to version `row.version - 1`; 0: the task must not exist."""
+    """One change of one task. It applies to version `row.version - 1` of the task; 0 means that there must be
+    no task.
+    """
 
     row: TaskRow
     #: the events that follow the events in the database
@@ -112,7 +114,7 @@ class SentChange(NamedTuple):
     message_id: str
     #: None if the message must be new
     before: SentRow | None
-    #: None to delete the row, whatever `before` is; with several processes only a row of this process
+    #: None to delete the row, whatever `before` is; with several processes only a row that this one holds
     after: SentRow | None
 
 
@@ -149,8 +151,8 @@ class Expiry(NamedTuple):
 
 
 class Records(Protocol):
-    """A driver for one process; one for several also has the members of `SharedRecords`. Methods that read
-    raise A2AError UNAVAILABLE, or OSError, if the database cannot be read.
+    """A driver for one process. A driver for several processes also has the members of `SharedRecords`.
+    Methods that read raise A2AError UNAVAILABLE, or OSError, if the database cannot be read.
     """
 
     async def read_tasks(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[TaskRow | None]:
@@ -161,8 +163,8 @@ class Records(Protocol):
     async def read_events(
         self, task_id: str, after: int, size: int, /
     ) -> tuple[Position | None, Sequence[Segment]]:
-        """The end of the log (None without a task), and segments with events after a number, oldest first.
-        size: bytes after which no further segment is needed.
+        """The end of the log (None if there is no task), and segments with events after a number, oldest
+        first. size: bytes after which no further segment is needed.
         """
 
     async def find(self, scope: Scope, query: TaskQuery, after: tuple[int, str] | None, /) -> Found:

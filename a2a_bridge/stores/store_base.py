@@ -6,7 +6,7 @@ Rules:
 2. The row of a task names the holder of its lease. The lease lasts as long as that process lives.
 3. Bodies, segments and responses have checksums, which each read verifies; damaged content is never shown.
 4. Push configs and waiting notifications are in memory, unless the store is given others.
-5. Expired data is deleted now and then by each process (Janitor). Two delete the same rows once.
+5. Expired data is deleted now and then by each process (Janitor). Two processes delete the same rows once.
 """
 
 from __future__ import annotations
@@ -362,7 +362,8 @@ class StoreBase:
         # Notifications about them were ignored while they were held here.
         self._logs.wake(task_ids)
         if conflict:
-            # A task whose row another session had locked is lost, too. Its row still names this process.
+            # A task whose row another session had locked is lost, too: its row names this process, which has
+            # left it.
             asyncio.get_running_loop().call_later(_LOCKED, self._tell_of_orphans)
 
     def _tell_of_orphans(self) -> None:

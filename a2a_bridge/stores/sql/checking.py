@@ -26,7 +26,9 @@ class Damaged(NamedTuple):
 
 
 def find_damaged(connection: Connection) -> Iterator[Damaged]:
-    """All rows with a wrong checksum or undecodable content; tasks that lack the body, or events after it."""
+    """All rows whose content does not match its checksum or cannot be decoded; and tasks without a body, or
+    without some of the events that it lacks.
+    """
     for table, rows, sound in _CHECKS:
         for row in connection.execution_options(stream_results=True).execute(rows):
             if not sound(row):

@@ -4,8 +4,9 @@ Rules:
 1. A group is committed whole or not at all. If another process has written one of its tasks, the group is
    rolled back, that task is removed, and the rest is tried again.
 2. If the connection breaks during the commit, the outcome is in doubt. Before the next attempt the versions
-   of the group's tasks decide. If others have written all of them since, PostgreSQL knows the status of the
-   transaction id. That alone is not enough: after a crash another transaction may get the same id.
+   of the group's tasks decide it. If other processes have written all of these tasks since, PostgreSQL is
+   asked for the status of the transaction id. That alone is not enough: after a crash PostgreSQL may give the
+   same id to another transaction.
 3. Jobs of other modules run in savepoints of the transaction and must be idempotent. A group of jobs alone is
    repeated after a doubt: it has no task versions, and a transaction id is no proof (rule 2).
 4. Transactions of several replicas lock rows in one order, so that they do not deadlock: rows of `tasks` by
@@ -104,7 +105,8 @@ class SqlGroup:
 
 class Committer:
     """The writing connection. Not for concurrent use. me: the present name of this replica. stripe: which of
-    the rows of each counter it writes; different ones keep replicas from waiting for each other.
+    the rows of each counter belong to it. Any number is correct; different ones keep replicas from waiting
+    for each other.
     """
 
     def __init__(self, database: Database, me: Callable[[], str], stripe: Callable[[], int]) -> None:
@@ -119,7 +121,7 @@ class Committer:
         self._session: ServerSession | None = None
 
     def perform(self, group: SqlGroup) -> None:
-        """Writes a group durably. Raises errors of the database, after which it may be repeated."""
+        """Writes a group durably. Raises errors of the database; then the group may be performed again."""
         try:
             transaction = self.prepare(group)
             if transaction is not None:
@@ -258,7 +260,9 @@ class Committer:
         return changed == len(rows)
 
     def _ask_alive(self, connection: Connection, changes: Sequence[TaskChange]) -> Any:
-        """The cursor that tells if the process that begins with a task is alive; None if it need not be."""
+        """The cursor of the question whether the process that begins with a task is alive; None if no process
+        begins with one, or there is one process only.
+        """
         if self._database.sqlite or not any(map(_begins, changes)):
             return None
         driver: Any = connection.connection.driver_connection
@@ -311,8 +315,8 @@ class Committer:
         return not wanted[0].holder
 
     def _end(self, connection: Connection, session: ServerSession | None) -> None:
-        """Makes sure that a broken connection neither commits nor locks any more, or raises: its server may
-        notice the disconnection only after hours.
+        """Makes sure that a broken connection no longer commits or locks. Raises until that is certain: its
+        server may notice the disconnection only after hours.
         """
         if session is None or session == self._session:
             return

@@ -62,7 +62,7 @@ _PRAGMAS = (
 
 
 class Database:
-    """An engine, and threads that read through it. url: from `parse`. limits: of each PostgreSQL session."""
+    """An engine, and threads that read through it. url: from `parse`. limits: see `cluster.session`."""
 
     def __init__(self, url: sa.URL, limits: Mapping[str, str] = COMMAND_LIMITS) -> None:
         self.url = url
@@ -95,8 +95,8 @@ class Database:
 
     async def read(self, work: Callable[[sa.Connection], Result], /, *, snapshot: bool = True) -> Result:
         """Runs `work` in a thread, in one transaction with a consistent snapshot. Raises UNAVAILABLE.
-        snapshot: False if its statements may see different states: PostgreSQL needs no transaction then,
-        which takes longer than a small statement.
+        snapshot: False if its statements may see different states: then PostgreSQL does not begin and end a
+        transaction, which takes longer than a small statement.
         """
         loop = asyncio.get_running_loop()
         self._last_read = loop.time()
@@ -121,7 +121,7 @@ class Database:
 
     def anchor(self, token: bytes = b"") -> None:
         """Keeps a SQLite file open, and watches it. Closing the last connection would delete the index of the
-        log, without which no later one can read on a read-only disk. token: see `file_watch`.
+        log, and on a read-only disk no later connection could read. token: see `file_watch`.
         """
         if self.sqlite and self._anchor is None:
             self._anchor = self.engine.connect()

@@ -11,7 +11,8 @@ Rules of deletions:
 Rules of the clock:
 1. Times in rows of PostgreSQL are times of its server, written and compared there. The clocks of replicas
    count for nothing. SQLite has the clock of its machine.
-2. A replica whose clock differs by more than a minute from the server's deletes nothing: either may be wrong.
+2. A replica whose clock differs by more than a minute from the server's deletes nothing: one of the two is
+   wrong, and nobody knows which.
 3. On SQLite, a clock that is a day after the newest row, or has moved a day since the last look, may have
    jumped. Then each round deletes a share of the rows only, until less than that share has expired.
 """
@@ -165,7 +166,7 @@ class Expirer:
         remove: Callable[..., None],
         most: float,
     ) -> bool:
-        """Removes parts of ended tasks that were written before a time. False if more may be left."""
+        """Removes parts of the ended tasks with a last write before a time. False if more may be left."""
         after = ""
         while found := await self._database.read(partial(following, after=after)):
             after = found[-1]
@@ -234,7 +235,7 @@ def _delete_logs(connection: Connection, task_ids: Sequence[str]) -> None:
 
 
 def _free(connection: Connection, task_ids: Sequence[str]) -> list[str]:
-    """The tasks from which no other janitor deletes at present. They are locked until the commit."""
+    """The tasks from which no other replica deletes at present. They are locked until the commit."""
     query = select(tasks.c.id).where(tasks.c.id.in_(task_ids))
     return list(connection.scalars(query.with_for_update(skip_locked=True)))
 

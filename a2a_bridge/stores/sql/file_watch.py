@@ -6,7 +6,8 @@ Rules of FileWatch:
 2. A file that is overwritten keeps its inode. So each process notes a token in the database when it opens it,
    and checks the token at its place in the file.
 3. The file and its log must be as long as SQLite knows them to be: WalIndex compares them.
-4. The descriptor stays open as long as the database: closing any of a file releases SQLite's locks on it.
+4. The descriptor stays open as long as the database: closing any descriptor of a file releases SQLite's locks
+   on the file.
 
 WalIndex opens no connection. The index of the log (`-shm`), which all processes share, says how many frames
 the log has and how it begins (sqlite.org/walformat.html). SQLite does not look whether the log still has
@@ -48,7 +49,7 @@ class _Index(NamedTuple):
 
 
 class WalIndex:
-    """The files of one database. descriptor: of its file. Its own stay open until `close`, as by rule 4."""
+    """The files of one database, open until `close` (see rule 4). descriptor: of the database file."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
@@ -111,7 +112,9 @@ class FileChangedError(SQLAlchemyError):
 
 
 class FileWatch:
-    """Watches one file, for any thread. token: in `settings`; empty for none. connect: connects to it."""
+    """Watches one file. Its methods may be called in any thread. token: noted in `settings`; empty for none.
+    connect: makes a connection to the file.
+    """
 
     def __init__(self, path: Path, token: bytes, connect: Callable[[], Connection]) -> None:
         self._path = path

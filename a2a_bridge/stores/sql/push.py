@@ -3,12 +3,15 @@
 Rules:
 1. One replica delivers for a config at a time. `push_configs.holder` is * if notifications wait for any
    replica, else the delivering replica. Claims of dead replicas are open to all.
-2. Delays are measured on this process's monotonic clock. Times in rows are of the database (`present`), only
-   for replicas that claim another's config. Such a delay is never longer than LONGEST.
+2. Delays are measured on this process's monotonic clock. The times in the rows are times of the database
+   (`present`). They matter only to a replica that claims a config of another replica. Such a delay is never
+   longer than LONGEST.
 3. No locks beyond the locks of a statement. A notification that another replica adds while its config is
    being released may find it without a holder: released configs are looked at soon after, once more later,
-   and in a full search now and then, which also deletes notifications of deleted configs.
-4. `_lines` has the configs that this replica has claimed; after a lost result, the next claim finds them.
+   and in a full search now and then. That search also deletes notifications that were added while their
+   config was being deleted.
+4. `_lines` has the configs that this replica has claimed. A claim whose result was lost is missing there; the
+   next claim finds it again.
 5. A result of a delivery always changes the row of its notification, but makes the next of its config due
    only if this replica still counts it as being delivered: results may come twice, or after another claim.
 """
@@ -78,7 +81,7 @@ def post_events(connection: Connection, changes: Sequence[TaskChange], *, skip_l
 
 
 def _mark_claimable(connection: Connection, which: ColumnElement[bool], *, skip_locked: bool = False) -> None:
-    """Offers configs to all replicas. skip_locked: but for those that another transaction changes."""
+    """Offers configs to all replicas. skip_locked: not those that another transaction changes."""
     if connection.dialect.name != "sqlite":
         # In the common locking order: several replicas may do this at once.
         wanted = select(_C.task, _C.id).where(which)
@@ -119,7 +122,9 @@ class _Head(NamedTuple):
 
 
 class SqlOutbox:
-    """Implements Outbox. me: the id of this replica. now: monotonic seconds. most_dead: dead letters kept."""
+    """Implements Outbox. me: returns the present id of this replica. now: seconds on a monotonic clock.
+    most_dead: dead letters that are kept for operators.
+    """
 
     def __init__(
         self,
@@ -159,7 +164,9 @@ class SqlOutbox:
         self._notify()
 
     def redirect(self, line: Line, url: str, released: bool) -> None:
-        """A config has a new URL: ends the delay that the old target caused. released: see `on_changed`."""
+        """A config has a new URL: ends the delay that the old target caused. released: True if another
+        replica delivered for the config, which all replicas may claim now.
+        """
         if released:
             self.outbox_changed()
         elif self._lines.redirect(line, target_of(url)):
@@ -307,7 +314,9 @@ class SqlOutbox:
             self._sweep_at = self._now() + SWEEP
 
     def _take_over(self, connection: Connection, me: str) -> tuple[list[Line], list[_Head]]:
-        """Claims configs, and releases those without a notification. Returns all, and first notifications."""
+        """Claims configs, and releases configs without a notification again. Returns all of them, and the
+        first notification of each config that has one.
+        """
         # The caller may have left before the commit, and the claim may run again although it was committed:
         # until a result has arrived, the rows show which were claimed.
         lines = self._lost_claims(connection, me) if self._claim_uncertain else []
@@ -328,7 +337,9 @@ class SqlOutbox:
         return lines, heads
 
     def _lost_claims(self, connection: Connection, me: str) -> list[Line]:
-        """Configs claimed in the rows, but not in memory. In a thread: some may be completed meanwhile."""
+        """Configs that this replica has claimed in the rows, but not in memory. It runs in a thread: some
+        claims may be completed meanwhile.
+        """
         held = select(_C.task, _C.id).where(_C.holder != "", _C.holder == me)
         return [(task, name) for task, name in connection.execute(held) if (task, name) not in self._lines]
 
@@ -489,7 +500,9 @@ def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[An
 
 
 def _let_go(connection: Connection, lines: Sequence[Line], me: str) -> set[Line]:
-    """Releases configs without notifications (later ones: see rule 3). Returns those that stay claimed."""
+    """Releases the configs that have no notifications. A notification that is added now is looked for later
+    (rule 3). Returns the configs that stay claimed.
+    """
     waits = exists().where(_O.task == _C.task, _O.config == _C.id, ~_O.dead)
     empty = update(push_configs).where(_among(lines), _C.holder == me, ~waits)
     if connection.execute(empty.values(holder="")).rowcount == len(lines):

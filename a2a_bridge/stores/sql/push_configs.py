@@ -43,7 +43,7 @@ _C = push_configs.c
 
 
 class Releases:
-    """Configs that this replica has released, for later looks. It reads no rows. now: monotonic seconds."""
+    """Configs that this replica has released, for later looks. It reads no rows. now: a monotonic clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -84,7 +84,7 @@ class DamagedConfigError(DecryptionError):
 
 
 class SqlPushConfigStore:
-    """Implements PushConfigStore. me: returns this replica's id. most_per_task: configs of one task."""
+    """Implements PushConfigStore. me: returns this replica's present id. most_per_task: maximum configs."""
 
     def __init__(
         self,
@@ -167,7 +167,9 @@ class SqlPushConfigStore:
 
 
 def _release(connection: Connection, task: str, config: str, me: str) -> bool:
-    """Offers all a config that another replica delays, and ends the delay. False if there is none."""
+    """Ends the delay of a config that another replica delivers for, by offering it to all. Returns False if
+    there is no such replica.
+    """
     theirs = update(push_configs).where(_C.task == task, _C.id == config, _C.holder.not_in(("", ANYBODY, me)))
     if not connection.execute(theirs.values(holder=ANYBODY)).rowcount:
         return False

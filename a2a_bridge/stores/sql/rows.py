@@ -121,7 +121,7 @@ class SqlRecords:
             try:
                 self.committer.perform(writing.group)
             except Exception as caught:  # noqa: BLE001  the engine logs it
-                # A new error: the traceback of the old one keeps cursors, and with them the lock of SQLite.
+                # A new error: the traceback of the old one keeps the cursors, and with them SQLite's lock.
                 error = OSError(cause(caught)) if is_database_error(caught) else caught
             writing.loop.call_soon_threadsafe(finish, writing.done, error)
             del writing, error  # until the next group these may be the only references to their content

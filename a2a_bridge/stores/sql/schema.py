@@ -4,9 +4,11 @@
 
 Rules of the tables:
 1. `tasks` holds columns that are searched and change often; large content is in `bodies` and written rarely.
-2. A task is its body plus the events after `applied`, in segments: one row a commit; see `row_format.py`.
+2. A task is its body plus the events after `applied`, in order. Events are in segments: the events of one
+   commit in one row; see `row_format.py`.
 3. Times are nanoseconds since the epoch for values of the protocol, seconds for others.
-4. `checksum` is the CRC-32 of key and content of its row. Older rows have that of the content, or NULL.
+4. `checksum` is the CRC-32 of key and content of its row. In rows of an older version it covers the content
+   alone, or is NULL.
 
 The statements have many rows each, so that a group is few calls. Other queries use SQLAlchemy. They are text,
 because compiling them anew for each group took as long as the database. The drivers run them directly, many

@@ -3,7 +3,8 @@
 `open_sql_store` locks a file, checks the tables, joins the other replicas, and closes in the reverse order.
 
 Rules:
-1. One process uses a SQLite file at a time: its lock on a file beside it ends with it, in whatever way.
+1. One process uses a SQLite file at a time: a lock file beside it names the process, and the system releases
+   the lock however the process ends.
 2. An empty new file is set up. Any other database without the tables of this version is rejected, and changed
    by the command `db upgrade` only. The steps are in `migrations`.
 3. Files are readable for their owner only.
@@ -82,8 +83,8 @@ Result = TypeVar("Result")
 
 
 class SqlStore(StoreBase):
-    """Implements Store, in the loop in which it was created. beside: the other replicas; None on SQLite.
-    page_key: the same for all replicas. vault: encrypts secrets.
+    """Implements Store. Use it in the loop in which it was created. beside: the other replicas; None on
+    SQLite. page_key: the same for all replicas. vault: encrypts secrets.
     """
 
     def __init__(

@@ -8,9 +8,10 @@ The number of tasks that match a query comes from a few rows: counters that ever
 
 Rules of the counters:
 1. A task counts in its scope, once among all and once in a time bucket of 73 minutes.
-2. The number of tasks since a time is the sum of the buckets after it, and of the tasks from there to the end
-   of its bucket, which are counted one by one in an index. So are the tasks of a context: counters of
-   contexts, most of which have few tasks, would cost each task more than all others together.
+2. The number of tasks since a time is the sum of the buckets after it, and of the tasks between that time and
+   the end of its bucket, which are counted one by one in an index. The tasks of a context are counted one by
+   one, too: counters of contexts, most of which have few tasks, would cost each task more than all others
+   together.
 3. The changes of one transaction are summed first: a group costs about as many rows as a single write.
 """
 
@@ -65,7 +66,7 @@ def deltas(changes: Iterable[Counted]) -> list[tuple[Key, int]]:
 def total(
     connection: sa.Connection, tenant: str, owner: str, context: str, state: int, since: int | None
 ) -> int:
-    """The number of matching tasks of a scope. Empty context, state 0 and since None: all."""
+    """The number of matching tasks of a scope. An empty context, state 0, and since None are all."""
     mine = tenant, owner, state
     summed = partial(_number, connection, sa.func.sum(counts.c.number), counts.c, *mine)
     one_by_one = partial(_number, connection, sa.func.count(), tasks.c, *mine)
@@ -118,7 +119,7 @@ _SEGMENT = (segments.c.first, segments.c.last, segments.c.data, segments.c.check
 def task_rows(
     connection: sa.Connection, wanted: Sequence[tuple[Scope, str]], me: str
 ) -> list[TaskRow | None]:
-    """The first of these tasks, as far as they are of these scopes. me: this process's name in leases."""
+    """The rows of the first of these tasks; None in other scopes. me: the name of this process in leases."""
     ids = [storable(task_id) for _, task_id in wanted]
     alone = len(ids) == 1
     if not alone:
@@ -181,8 +182,8 @@ def page(connection: sa.Connection, scope: Scope, query: TaskQuery, after: tuple
 def stretch(
     connection: sa.Connection, task_id: str, after: int, most: int
 ) -> tuple[Position | None, list[Segment]]:
-    """The end of a task's log (None without a task), and some segments after a number. most: bytes, after
-    which no further segment is fetched.
+    """The end of a task's log (None if there is no task), and some of its segments after a number. most:
+    bytes, after which no further segment is fetched.
     """
     stored_id = storable(task_id)
     row = connection.execute(
@@ -264,7 +265,9 @@ def _row(
 
 
 def _tails(connection: sa.Connection, rows: Sequence[Any]) -> dict[str, list[Segment]]:
-    """The segments with the events that these bodies lack. Segments do not change; rows may."""
+    """The segments with the events that the bodies of these tasks lack. Segments do not change, so the state
+    of the database may have gone on since these rows.
+    """
     own = segments.c
     behind = [
         sa.and_(own.task == row.id, own.last > row.applied, own.last <= row.last)

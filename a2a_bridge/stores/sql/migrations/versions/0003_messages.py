@@ -1,4 +1,6 @@
-"""Calls between replicas go over a bus, or as messages. All replicas are stopped: no command has an asker."""
+"""Calls between replicas go over a bus; where there is none, as messages. Commands that wait have no asker
+any more, because all replicas are stopped for an upgrade.
+"""
 
 import sqlalchemy as sa
 from alembic import op
