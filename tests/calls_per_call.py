@@ -268,8 +268,7 @@ async def measure(
     if failures:
         raise failures[0]
     result = profile.result(calls)
-    # The task factory is one frame of each task that the loop makes. Requests and task runs make theirs
-    # themselves.
+    # The task factory is a frame of each task that the loop makes; requests and task runs make their own.
     factory = result.by_function.pop(_name(_Made.__call__.__code__), 0.0)
     result.frames -= factory
     makers = (_spawn.__code__, Connection._start.__code__)

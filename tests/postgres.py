@@ -94,8 +94,7 @@ def own_postgres() -> Iterator[Postgres]:
 
 
 def _folder(owner: int, name: str) -> Path:
-    # Short, because the path of a socket must be. Not below pytest's folders, which other users may not
-    # enter.
+    # Short, as the path of a socket; not below pytest's folders, which other users may not enter.
     return Path(tempfile.gettempdir()) / f"{_FOLDER}{owner}-{name}"
 
 

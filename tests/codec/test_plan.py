@@ -279,8 +279,7 @@ def test_complete_messages_lack_nothing(cls: Any, data: Any) -> None:
     assert missing_required(data.draw(messages(cls, complete=True))) == []
 
 
-# Struct, Value and ListValue: long lists, numbers of all sizes, and bytes that other writers of protobuf
-# send.
+# --- Struct, Value and ListValue: long lists, numbers of all sizes, bytes that others send ---
 
 _NUMBERS = st.one_of(
     st.integers(-(2**63), 2**64 - 1),

@@ -235,8 +235,7 @@ def test_decoding_bytes_reports_syntax_and_content_apart() -> None:
     assert codec.decode_bytes(Value, b"[1]").list_value.values[0].number_value == 1
 
 
-# The codec against protobuf's own json_format: 20,000 random documents from a fixed seed, and a kept
-# corpus.
+# --- The codec against json_format: 20,000 random documents from a fixed seed, and a kept corpus ---
 
 DOCUMENTS = 20_000
 CHUNKS = 20

@@ -17,8 +17,7 @@ from tests.strategies import json_values, texts
 
 RPC, REST, PROTO = V1_0.forms[JSONRPC], V1_0.forms[HTTP_JSON], V1_0.forms[GRPC]
 
-#: ErrorInfo.reason -> (JSON-RPC code, HTTP status of JSON-RPC, gRPC status, its name, HTTP status of
-#: HTTP+JSON)
+#: ErrorInfo.reason -> (JSON-RPC code, its HTTP status, gRPC status, its name, status of HTTP+JSON)
 TABLE = {
     "TASK_NOT_FOUND": (-32001, 200, 5, "NOT_FOUND", 404),
     "TASK_NOT_CANCELABLE": (-32002, 200, 9, "FAILED_PRECONDITION", 400),

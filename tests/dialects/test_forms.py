@@ -247,8 +247,7 @@ def test_cards_are_strict_json_of_the_hub() -> None:
     assert "name" in caught.value.message
 
 
-# Bad input on the wire: every version reads it, rejects it with the place of the fault, or asks for exact
-# numbers.
+# --- Bad input on the wire: read, rejected with the place of the fault, or in need of exact numbers ---
 
 BAD_WIRES = [
     pytest.param(kind, form, id=f"{dialect.version}-{kind.name}")

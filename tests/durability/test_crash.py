@@ -27,8 +27,7 @@ async def test_killed_again_and_again(tmp_path: Path) -> None:
     assert made.totals["exit code"] == 0
 
 
-# Callers that stay, come, go, are slow or break off leave no resources in a server. The long form is `make
-# soak`.
+# --- Callers that come, go, are slow or break off leave no resources in a server: `make soak` ---
 
 SIZE = Size(streams=40, tasks=100, churn=40)
 

@@ -111,8 +111,7 @@ def test_a_second_end_is_noticed() -> None:
     assert illogical(TASK, LOG[1:], done())
 
 
-# Nothing is sent before it is on the disk: observed from outside of the process, by its system calls and by
-# a lock.
+# --- Nothing is sent before it is on the disk: observed by system calls and by a lock ---
 
 #: messages of each kind on each binding
 MESSAGES = 3

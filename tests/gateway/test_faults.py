@@ -175,8 +175,7 @@ async def test_an_error_that_the_agent_words_itself_is_passed_on() -> None:
                 await peer.send("hi")
 
 
-# Values of an agent in headers, metadata and error texts that another binding forbids never cost the
-# answer.
+# --- Values of an agent that another binding forbids in headers and texts never cost the answer ---
 
 KNOWN = ("JSONRPC", "HTTP+JSON", "GRPC")
 TASK = {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}

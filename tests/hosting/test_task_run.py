@@ -313,8 +313,7 @@ class RunMachine(RuleBasedStateMachine):
         self.script.verdicts.put_nowait(accepted)
         self.turn()
 
-    # One rule each for the store and for rare events, so that most steps are messages, events and
-    # cancellations.
+    # One rule each for the store and for rare events, so that most steps are messages and events.
 
     @rule(fails=booleans())
     def change_store(self, fails: bool) -> None:

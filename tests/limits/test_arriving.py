@@ -205,11 +205,7 @@ async def _failure(peer: Any) -> A2AError:
     return caught.value
 
 
-# Large requests and answers count in the memory account while they are processed, over every binding, and
-# no
-# longer.
-
-
+# --- Large requests and answers count in the memory account only while they are processed ---
 class Echo:
     """Repeats its message, once a test allows it."""
 

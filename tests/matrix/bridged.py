@@ -33,8 +33,7 @@ AT_ONCE = 4
 OPTIONS = DialOptions(timeout=PATIENCE)
 #: for agents of the SDKs, which at 0.x take files as base64 text in the bytes of a2a.v1
 BASE64 = replace(OPTIONS, base64_files=True)
-#: agents that take the content of a file there, as in a2a.v1; their profiles (a2a_bridge/peers) show the
-#: source
+#: agents that take the content of a file there, as in a2a.v1; a2a_bridge/peers shows the source
 RAW = replace(OPTIONS, base64_files=False)
 RAW_FILES = frozenset({"a2a-go 2.3.1 compat", "a2a-js 1.3.0 compat", "a2a-js 0.3.14"})
 

@@ -48,8 +48,7 @@ async def test_an_sdk_talks_to_itself_but_for_its_faults(
         pair = [*faults_of(AGENT, agent, binding), *faults_of(CLIENT, client, binding)]
         found = [line for name in got for line in differences(name, expected[name], got[name], pair)]
         assert not found, "\n".join([binding, *found])
-        # Both sides may have the same fault, and either one would be enough. The newest SDK's agent has other
-        # texts.
+        # Both sides may have the same fault. The newest SDK's agent has other texts.
         shown = {
             fault.mask for fault in pair if agent == client and not (fault.mask in HIDDEN or fault.sometimes)
         }

@@ -129,8 +129,7 @@ async def test_large_events_of_a_database_are_parsed_beside_the_loop(
     assert threads[0] is not current_thread()
 
 
-# The memory of a process that has written much into SQLite: neither statements nor threads keep their
-# arguments.
+# --- The memory after many writes into SQLite: neither statements nor threads keep arguments ---
 
 #: writes 30 tasks of 8 MB side by side, and prints by how many MB the process has grown
 PROGRAM = """

@@ -290,8 +290,7 @@ async def test_metadata_has_one_limit(probe: Probe) -> None:
     assert len(probe.calls) == 6
 
 
-# gRPC to a host whose addresses are checked: the dialled addresses, and the name for server and
-# certificate.
+# --- gRPC to a host with checked addresses: what is dialled, and the name for server and certificate ---
 
 REQUEST = hub.GetTaskRequest(id="t")
 

@@ -270,9 +270,7 @@ async def test_connections_that_a_successor_accepts_are_left_to_it() -> None:
             stack.enter_context(successors.accept()[0])
 
 
-# What clients cost that send much or read nothing: their share in each turn of the event loop, their
-# memory, and
-# the end of the host.
+# --- Clients that send much or read nothing: their share of the loop, memory, the end of the host ---
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\nTransfer-Encoding: chunked\r\n\r\n"
 #: bytes that asyncio and uvloop read at once, at most

@@ -268,8 +268,7 @@ async def test_answers_do_not_depend_on_the_pieces(
     assert not caplog.records
 
 
-# Documents of an HTTP host: validators, conditional requests, and the paths that clients make out of a
-# card.
+# --- Documents of an HTTP host: validators, conditional requests, paths made out of a card ---
 
 SEND = json.dumps({"message": MESSAGE})
 

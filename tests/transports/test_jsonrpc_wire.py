@@ -186,10 +186,7 @@ def test_garbage_is_malformed_and_nothing_else(body: bytes) -> None:
         assert wire.parse(body).method
 
 
-# Where JSON-RPC answers beside its own path: at the paths of the agent's own card, and with a tenant behind
-# it.
-
-
+# --- Where JSON-RPC answers, too: at the paths of the agent's own card, and with a tenant behind it ---
 def rpc(tenant: str | None = None) -> str:
     params: dict[str, Any] = {"message": MESSAGE}
     if tenant is not None:

@@ -157,8 +157,7 @@ def test_inside_a_stream_the_status_is_not_needed(version: str, reason: Reason) 
         assert members(DECODE[version, kind](wired(reply, status=200))) == members(A2AError(reason, "m"))
 
 
-#: every pair of (reason, first), (reason, second) and (first, second) at least once, of 22 x 9 x 9
-#: combinations
+#: every pair of (reason, first), (reason, second) and (first, second), of 22 x 9 x 9 combinations
 CROSSINGS = [
     pytest.param(reason, first, list(ENCODE)[(i + j) % len(ENCODE)], id=f"{reason.name}-{first}")
     for i, reason in enumerate(Reason)

@@ -195,8 +195,7 @@ def test_agents_get_files_in_the_encoding_of_their_profile_or_of_an_unknown_call
         assert row.decode_response(answer).message.parts[0].raw == raw_bytes
 
 
-# Identity of meaning between a2a.v1 and the hub, in both directions; other tests check the meaning of
-# values.
+# --- Identity of meaning between a2a.v1 and the hub; other tests check the meaning of values ---
 
 ALL = [
     pairs.PART,
