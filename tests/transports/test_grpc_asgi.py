@@ -21,7 +21,7 @@ from a2a_bridge.bindings.binding import HostOptions, find
 from a2a_bridge.bindings.memory import in_work
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects import KNOWN
+from a2a_bridge.dialects import KNOWN, V0_1, V0_2_5, V0_3, V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from a2a_bridge.testing.probe import answering, yielding
@@ -143,6 +143,22 @@ async def test_errors_over_grpc_web() -> None:
         assert trailers(end)["grpc-status"] == "9"
         ((_, end),) = await posted(http, "/other.Service/Call", b"")
         assert trailers(end)["grpc-status"] == "12"
+
+
+async def test_the_agent_with_a_service_rejects_its_unknown_operations() -> None:
+    host = AsgiHost(HostOptions())
+    for dialects in ([V1_0], [V0_3, V0_2_5], [V0_1]):  # the last has no version of gRPC
+        find("GRPC").mount(host, "", Scripted(), dialects)
+    async with browser(host) as http:
+        for path, status, reason in (
+            (f"/{SERVICE}/Nothing", "12", b"METHOD_NOT_FOUND"),
+            ("/a2a.v1.A2AService/Nothing", "12", b"METHOD_NOT_FOUND"),
+            ("/a2a.v9.A2AService/GetTask", "9", b"VERSION_NOT_SUPPORTED"),
+        ):
+            ((_, end),) = await posted(http, path, b"", **{"a2a-version": ""})
+            said = trailers(end)
+            assert said["grpc-status"] == status
+            assert reason in b64decode(said["grpc-status-details-bin"] + "==")
 
 
 @each(

@@ -15,7 +15,7 @@ from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import SIDE_CHANNEL, Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.dialects import GRPC, KNOWN, V0_2_5, V0_3, V1_0, Dialect
+from a2a_bridge.dialects import GRPC, KNOWN, V0_1, V0_2_5, V0_3, V1_0, Dialect
 from a2a_bridge.dialects.signed_extras import open_side_channel, seal_side_channel
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, yielding
@@ -124,12 +124,17 @@ async def test_several_mounts_share_a_port(probe: Probe) -> None:
     BINDING.mount(host, "", other, [OLD, OLDER])
     with pytest.raises(ValueError, match="served"):
         BINDING.mount(host, "", probe, [OLDER])
+    BINDING.mount(host, "", probe, [V0_1])  # no version of gRPC
     await host.start()
     try:
         async with channel(host.address) as raw:
             await get(raw, NEW)
             await get(raw, PACKAGE)
             await get(raw, PACKAGE, ("a2a-version", "0.2.5"))
+            for package in (NEW, PACKAGE):  # the agent with the package rejects it
+                error = await rejected(raw.unary_unary(package + "Nothing")(b""))
+                assert details_of(error)[0] == "METHOD_NOT_FOUND"
+                assert (error.details() == "Method not found") == (package == NEW)
             error = await rejected(raw.unary_unary("/a2a.v9.A2AService/SendMessage")(b""))
             assert details_of(error)[0] == "VERSION_NOT_SUPPORTED"
     finally:

@@ -117,12 +117,12 @@ class HostMethods:
         return (*(name for handlers in self._handlers for name in handlers.services), HEALTH)
 
     def find_rejecting(self, path: str) -> Method | None:
-        """The method that rejects a path without an operation; None for a path that is not of A2A."""
-        for handlers in self._handlers:
-            found = handlers.find_rejecting(path, others=handlers is self._handlers[-1])
-            if found is not None:
-                return found
-        return None
+        """The method that rejects a path without an operation; None for a path that is not of A2A. The agent
+        with the service of the path rejects it; no agent rejects a service of another one.
+        """
+        attempts = ((others, handlers) for others in (False, True) for handlers in self._handlers)
+        found = (handlers.find_rejecting(path, others=others) for others, handlers in attempts)
+        return next((method for method in found if method is not None), None)
 
 
 class Reflection:
