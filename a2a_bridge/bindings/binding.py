@@ -98,7 +98,8 @@ class HostOptions(HostValues):
         check_kinds(self, _HOST_KINDS)
 
 
-#: (host, port) → the addresses to connect to. Raises OSError if there are none, A2AError to reject.
+#: (host, port) → the addresses to connect to. Raises OSError if there are none, A2AError to reject
+#: the host.
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
@@ -167,7 +168,8 @@ class DialOptions(DialValues):
     memory: Any = None
     #: JSON values in a response or event, or their equivalent in protobuf. 0: no limit
     max_values: int = ANSWER_VALUES
-    #: None: by the URL; True; False; ssl.SSLContext; grpc credentials; TlsFiles, if the URL asks for TLS
+    #: None: as the URL says; True or False: with or without TLS; an ssl.SSLContext or grpc credentials: with
+    #: them; TlsFiles: with them if the URL asks for TLS
     tls: Any = None
     #: profile of the agent, or its name, if the agent is not recognised (see a2a_bridge.peers)
     peer: Profile | str = ""
@@ -229,7 +231,7 @@ class Host(Protocol):
 #: (base URL the caller used for the mount, without a trailing slash) → a JSON document, or a page
 Document = Callable[[str], bytes]
 
-#: (the same, query as sent, value of A2A-Version) → a JSON document. Raises A2AError to reject them.
+#: (base URL, query as sent, value of A2A-Version) → a JSON document. Raises A2AError to reject the query.
 Variant = Callable[[str, str, str], bytes]
 
 
@@ -255,7 +257,9 @@ Receive = Callable[[str, Mapping[str, str], ReadBody], Awaitable[int]]
 
 
 def operator_options(address: ListenAddress) -> HostOptions:
-    """Of a listener without authentication: a web page must not learn who calls, so no CORS and no names."""
+    """The options of a listener without authentication: no CORS, and on loopback only local Host headers. A
+    web page must not learn who calls.
+    """
     return HostOptions(cors="", local_names=address.is_local)
 
 
@@ -266,17 +270,21 @@ class DocumentHost(Host, Protocol):
 
     def publish(self, path: str, document: Document, variant: Variant | None = None) -> None:
         """Serves `document` at an absolute path with ETag, Cache-Control and conditional requests. variant:
-        the document for requests with a query or A2A-Version; None: the same.
+        the document for requests with a query or A2A-Version; None: `document` for them, too.
         """
 
     def front(self, page: Document) -> None:
-        """Serves an HTML page at the root, to GET with `Accept: text/html` only, beside what is there."""
+        """Serves an HTML page at the root to GET with `Accept: text/html`. The page changes nothing for other
+        requests.
+        """
 
     def show(self, path: str, render: Render) -> None:
         """Serves a page at an absolute path."""
 
     def receive(self, path: str, receive: Receive) -> None:
-        """Calls `receive` for each POST below an absolute path; the response is its status without a body."""
+        """Calls `receive` for each POST below an absolute path. The response is the status that `receive`
+        returns, without a body.
+        """
 
 
 HostT = TypeVar("HostT", bound=Host)
@@ -293,8 +301,8 @@ class Binding(Protocol, Generic[HostT]):
         """A host for this binding, not started yet."""
 
     def mount(self, host: HostT, path: str, service: Service, dialects: Sequence[Dialect]) -> None:
-        """Attaches a server side at `path`, before `start` only ("" for the root; bindings without paths
-        ignore it). Only dialects with a form for this kind are served; they may share addresses, see
+        """Attaches a server side at `path` ("" for the root; bindings without paths ignore it). To be called
+        before `start` only. Only dialects with a form for this kind are served; they may share addresses, see
         dialects.detect.
         """
 
@@ -334,7 +342,9 @@ def module_name(kind: str) -> str:
 
 
 def find(kind: str) -> Binding[Any]:
-    """The binding of a kind: its folder, else an entry point. Raises LookupError that names all kinds."""
+    """The binding of a kind: the folder of that name, else an entry point of that name. Raises LookupError
+    with the known names, BrokenExtensionError for an entry point that cannot be loaded.
+    """
     name = module_name(kind)
     target = f"{PACKAGE}.{name}"
     if name:

@@ -77,7 +77,7 @@ def _running() -> Silence | None:
 @contextmanager
 def unsent() -> Iterator[None]:
     """Around a wait of a call of which nothing has been sent: for a connection, credentials or a repetition.
-    The limit for the agent's silence does not bound it.
+    The limit for the agent's silence does not bound the wait.
     """
     silence = _running()
     if silence is None:
@@ -107,8 +107,8 @@ class Sending(io.BytesIO):
 async def fetch_task(
     service: Service, call: Call[Any, Any], task_id: str, *, seconds: float | None = PATIENCE, **members: Any
 ) -> hub.Task:
-    """A task as the caller of a call gets it. members: further ones of the request. Raises the errors of
-    GetTask, and UNAVAILABLE after so many seconds; None for no limit.
+    """A task as the caller of a call gets it. members: further members of the request. seconds: the limit;
+    None for no limit. Raises the errors of GetTask, and UNAVAILABLE after the limit.
     """
     request = hub.GetTaskRequest(id=task_id, tenant=call.request.tenant, **members)
     asking = Call(ops.GET_TASK, request, call.context.replace(reply=ResponseParameters()))

@@ -55,7 +55,8 @@ async def follow_stream(
     service: Service, call: Call[Any, Any], following: Following, *, resumes: bool = True
 ) -> Events:
     """The events of a streaming call, over as many streams as necessary. Raises the error of the last one.
-    resumes: whether the agent can resume after its ids; some only number a connection's events.
+    resumes: whether the agent can resume after its ids; some agents only number the events of a
+    connection.
     """
     seen = _Seen(call, resumes)
     reply = call.context.reply

@@ -75,8 +75,9 @@ class HoldsInWork:
 
 
 class Arriving(HoldsInWork):
-    """The bytes of a response that has not arrived as a whole, which count as in work. account: may have it
-    ended; None: nothing limits them together. end: ends the wait for more bytes with an error.
+    """The bytes of a response that has not arrived as a whole, which count as in work. account: may end
+    the response; None: no account limits all responses together. end: ends the wait for more bytes with an
+    error.
     """
 
     __slots__ = ("_account", "_end")
@@ -92,7 +93,9 @@ class Arriving(HoldsInWork):
         return self._held
 
     def resize(self, size: int) -> None:
-        """Sets the bytes. Raises RESOURCE_EXHAUSTED if the account is full and this response the largest."""
+        """Sets the number of bytes. Raises RESOURCE_EXHAUSTED if the account is full and no other response
+        that arrives is larger.
+        """
         grown = size - self._held
         self.hold(grown)
         if self._account is not None and grown > 0:
@@ -288,7 +291,9 @@ _TABLES: WeakKeyDictionary[MemoryAccount, Tables] = WeakKeyDictionary()
 
 
 class Table(Generic[K, V]):
-    """Entries in LRU order, within both limits. on_drop: gets the entries that go because of a limit."""
+    """Entries in LRU order. most: the limit of their number; most_bytes: of the bytes of all. on_drop: is
+    called with the key and the value of each entry that goes because of a limit.
+    """
 
     def __init__(
         self,

@@ -83,7 +83,9 @@ async def response_needs_worker(body: bytes, most: int, cls: type[Message] | Non
 
 
 async def run(write: Callable[..., T], *arguments: Any, large: bool) -> T:
-    """Encodes on the loop, or in a worker if the message is long or `large`. `write` may be started twice."""
+    """Encodes on the loop, or in a worker for a long message. `write` may be started twice. large: whether
+    the message is known to be long.
+    """
     if large:
         return await run_in_worker(write, *arguments)
     try:
@@ -94,7 +96,7 @@ async def run(write: Callable[..., T], *arguments: Any, large: bool) -> T:
 
 def encode(write: Callable[..., bytes], *arguments: Any, large: bool = False) -> bytes | Awaitable[bytes]:
     """The encoded message, or for a long one an awaitable of it. `write` may be started twice. large: whether
-    it is known to be large. Nobody changes it meanwhile: see `core.service`.
+    the message is known to be large. Nobody changes the message meanwhile: see `core.service`.
     """
     if large:
         return run_in_worker(write, *arguments)

@@ -47,7 +47,9 @@ def json_bound(text: bytes) -> int:
 
 
 def _outside_of_strings(text: bytes) -> int | None:
-    """A count from string to string: a search for a quote is ten times faster. None above _QUOTES quotes."""
+    """The bound, counted from string to string: a search for the next quote is ten times faster than a count.
+    None for text with more than _QUOTES quotes.
+    """
     found, at = 1, 0
     opening = True
     for _ in range(_QUOTES):
@@ -70,7 +72,7 @@ def _outside_of_strings(text: bytes) -> int | None:
 
 def json_values(text: bytes, most: int) -> int:
     """The number of values in JSON text; some number above `most` if there are more. An empty list or object
-    counts as two. For other texts the result is arbitrary.
+    counts as two. For text that is not JSON the result is arbitrary.
     """
     bound = len(text) // _SHORTEST + 1
     if bound > most:
@@ -102,7 +104,7 @@ def json_values(text: bytes, most: int) -> int:
 
 
 def protobuf_values(cls: type[Message], wire: bytes, most: int) -> int:
-    """As `json_values`, for the bytes of a message."""
+    """As `json_values`, for the bytes of a message. For other bytes the result is arbitrary."""
     bound = len(wire) // _SHORTEST + 1
     if bound <= most:
         return bound

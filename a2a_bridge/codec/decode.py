@@ -233,9 +233,9 @@ def _round(number: int) -> float:
 
 
 def whole_decoder(cls: type[M]) -> Callable[[Json], tuple[M, bool]]:
-    """A decoder that also returns whether the message holds all of the tree: not if there are unknown
-    members, empty lists, nulls, names in snake_case, or integers that no double holds. It raises
-    `DecodeError`.
+    """A decoder that also returns whether the message holds all of the tree. The message does not hold
+    unknown members, empty lists, nulls, names in snake_case, or integers that no double holds. The decoder
+    raises `DecodeError`.
     """
     plan = plan_of(cls)
     with BUILDING:
@@ -374,7 +374,9 @@ class _Generator:
             line("return out")
 
     def members(self, fields: list[FieldPlan]) -> None:
-        """One field, or those of a oneof: the first present one is used; a second makes the count wrong."""
+        """One field, or the fields of a oneof: the first field that is present is used, and a second one
+        makes the count wrong.
+        """
         line, block = self.source.line, self.source.block
         field, *others = fields
         if field.takes_null:

@@ -43,8 +43,8 @@ _ENCODERS: dict[tuple[type[Message], bool, bool], Callable[[Any], Any]] = {}
 
 def encoder(cls: type[M], *, keeps: bool = False, whole: bool = False) -> Callable[[M], JsonObject]:
     """The function that encodes messages of a class as JSON trees. Compiled once, on its first call. A Value
-    without a kind becomes null. It raises `EncodeError` for content that JSON cannot express: NaN and
-    infinity inside Struct or Value, and timestamps outside the years 1 to 9999.
+    without a kind becomes null. The function raises `EncodeError` for content that JSON cannot express: NaN
+    and infinity inside Struct or Value, and timestamps outside the years 1 to 9999.
 
     keeps: also write the unknown members that a message keeps (see `unknown`). whole: also write the REQUIRED
     messages that are not set, because strict readers reject a message without them.
@@ -125,7 +125,8 @@ def _oneof(source: Source, members: list[FieldPlan]) -> None:
     line, block = source.line, source.block
     first = members[0]
     if first.kind is FieldKind.STRING:
-        # A text that is not empty is set: nearly all parts have one. `WhichOneof` takes twice as long.
+        # A text that is not empty is the member that is set. Nearly all parts have a text, and `WhichOneof`
+        # takes twice as long.
         line(f"value = {attribute(first.name)}")
         with block("if value:"):
             line(f"out[{first.json_name!r}] = value")

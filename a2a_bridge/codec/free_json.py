@@ -38,7 +38,9 @@ def contents(message: Message) -> Iterator[tuple[str, Any]]:
 
 
 def fill_nulls(wire: bytes, message: Message) -> None:
-    """Replaces each Value without a kind by null, in a message parsed from bytes, as Java writes it."""
+    """Replaces each Value without a kind by null, in a message parsed from bytes. Java writes null without a
+    kind.
+    """
     # `find` and not `in`, which first tries its left side as a number and costs several times the search.
     if wire.find(_KINDLESS_MEMBER) >= 0 or wire.find(_KINDLESS_ITEM) >= 0 or wire.find(_KINDLESS_PART) >= 0:
         for _, content in contents(message):

@@ -136,7 +136,9 @@ def _scalar_problem(field: FieldPlan, value: Json) -> str | None:
 
 
 def free_findings(value: Any, path: str, levels: int) -> Iterator[Finding]:
-    """Errors in a Struct or Value: it holds any JSON up to the depth limit, with numbers of doubles."""
+    """Errors in a Struct or Value, which may hold any JSON up to the depth limit, with numbers that a double
+    holds.
+    """
     match value:
         case None | bool():
             return

@@ -59,7 +59,7 @@ class Source:
 
 
 def attribute(name: str) -> str:
-    """The field of this name of `message`. Some protobuf fields are Python keywords: `from`."""
+    """Code for the field of this name of `message`. Some protobuf fields are Python keywords: `from`."""
     return f'getattr(message, "{name}")' if iskeyword(name) else f"message.{name}"
 
 
@@ -200,7 +200,9 @@ BUILDING = threading.RLock()
 
 
 def plan_of(cls: type[Message]) -> MessagePlan:
-    """The plan of a message class, made once. Raises TypeError for a field, also within, without a rule."""
+    """The plan of a message class, made once. Raises TypeError if the class or a nested one has a field for
+    which the codec has no rule.
+    """
     descriptor: Any = cls.DESCRIPTOR
     with BUILDING:
         plans = dict(_PLANS)

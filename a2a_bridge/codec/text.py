@@ -44,7 +44,7 @@ class DecodeError(ValueError):
 
 
 class EncodeError(ValueError):
-    """The message holds content that JSON cannot express: NaN, infinity, a year beyond 1 to 9999."""
+    """The message holds content that JSON cannot express: NaN, infinity, a year outside 1 to 9999."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}" if path else problem)
@@ -77,7 +77,8 @@ _MOST_DIGITS = 4000
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_ASCII = re.compile("[^\x00-\x7f]")
-# A string or a bracket. Possessive, and without the need of a closing quote: linear time.
+# A string or a bracket. The closing quote is optional and the quantifiers are possessive, so that a search
+# takes linear time.
 _BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?+|[\[\]{}]', re.DOTALL)
 
 

@@ -122,8 +122,8 @@ def integer(value: Json, low: int, high: int) -> int:
 
 
 def enum_number(value: Json, plan: EnumPlan) -> int:
-    """The number of an enum value from its name or number, which the enum need not have. A name may be in
-    lower case, with hyphens, and with either variant of "canceled".
+    """The number of an enum value given by name or by number; numbers that the enum does not have are kept. A
+    name may be in lower case, with hyphens, and with either variant of "canceled".
     """
     if type(value) is str:
         name = value.upper().replace("-", "_")

@@ -1,4 +1,6 @@
-"""Addresses of listeners and of trusted peers. Supervisors and `--help` load it, so it needs no protobuf."""
+"""Addresses of listeners and of trusted peers. Supervisors and `--help` load this module, so it needs no
+protobuf.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def is_address(host: str) -> bool:
 
 
 class Trust:
-    """Peers with trusted headers: addresses, networks, or "*" for all. Raises ValueError for others."""
+    """The peers whose forwarded headers are trusted: addresses, networks, or "*" for all. Raises ValueError
+    for any other entry.
+    """
 
     def __init__(self, entries: tuple[str, ...]) -> None:
         self._trusts_all = "*" in entries

@@ -63,7 +63,9 @@ def _unsupported_error(call: Call[Any, Any]) -> A2AError:
 
 
 def service_of(agent: object) -> Service:
-    """The service of an agent with methods named as in METHODS; others are UNSUPPORTED_OPERATION."""
+    """The service of an agent with methods named as in METHODS. Calls of methods that the agent lacks are
+    rejected with UNSUPPORTED_OPERATION.
+    """
     return _AgentService(agent)
 
 
@@ -107,7 +109,9 @@ class Client:
         return messages_of(self.service.stream(_call(ops.SEND_STREAMING_MESSAGE, request, context)))
 
     async def get_task(self, request: hub.GetTaskRequest, context: CallContext | None = None, /) -> hub.Task:
-        """The task with an id (spec 3.1.3). Raises A2AError, TASK_NOT_FOUND for one a caller may not see."""
+        """The task with an id (spec 3.1.3). Raises A2AError: TASK_NOT_FOUND also for a task that the caller
+        may not see.
+        """
         return await self.service.unary(_call(ops.GET_TASK, request, context))
 
     async def list_tasks(

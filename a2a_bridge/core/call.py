@@ -34,12 +34,14 @@ LAST_EVENT_PARAMETER = "last-event-id"
 EVENT_PARAMETER = "a2a-event-id"
 #: on the wire of a stream: "gap" if its first event replaces lost events
 RESUME_PARAMETER = "a2a-resume"
-#: in `reply` of a list: the tasks left out of this page, which cannot be read or encoded
+#: in `reply` of a list: the number of tasks left out of this page, because they cannot be read or encoded
 LEFT_OUT_PARAMETER = "x-a2a-bridge-left-out"
 
 
 def left_out(reply: dict[str, str], count: int) -> None:
-    """Adds to the number of tasks missing from a list, which agents behind a gateway may have begun."""
+    """Adds to the number of tasks missing from a list. Agents behind a gateway may have counted some tasks
+    already.
+    """
     if count:
         before = reply.get(LEFT_OUT_PARAMETER, "")
         reply[LEFT_OUT_PARAMETER] = str(

@@ -18,7 +18,9 @@ from a2a_bridge.core.masking import HEADER_NAME
 
 
 def parameter_of(header: str) -> str:
-    """The parameter of a header that identifies callers, in lower case. Raises ValueError for no name."""
+    """The parameter of a header that identifies callers: its name in lower case. Raises ValueError for a text
+    that cannot be the name of a header.
+    """
     if not HEADER_NAME.fullmatch(header):
         raise ValueError(f"{header!r} is no name of a header")
     return header.lower()
@@ -46,7 +48,8 @@ class Presented:
         return value
 
 
-#: identifies a caller. Raises UNAUTHENTICATED (`UnauthenticatedError`), UNAVAILABLE if it cannot decide
+#: identifies the caller of a request. Raises UNAUTHENTICATED (`UnauthenticatedError`), or UNAVAILABLE while
+#: it cannot decide
 Authenticate = Callable[[Presented], Awaitable[Principal]]
 
 

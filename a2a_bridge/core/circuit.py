@@ -111,7 +111,9 @@ class Circuits:
         circuit.begun_at = self._now()
 
     def end(self, target: str, target_works: bool | None) -> bool:
-        """Counts a finished request. target_works: None if unknown. True if the circuit has just opened."""
+        """Counts a finished request. target_works: None if that is unknown. Returns True if the circuit has
+        just opened.
+        """
         circuit = self._circuits[target]
         circuit.in_flight -= 1
         tripped = False
@@ -127,7 +129,7 @@ class Circuits:
             if circuit.failures >= self._trip and (circuit.open_until is None or now >= circuit.open_until):
                 tripped = circuit.open_until is None
                 pause = min(self._pause * 2**circuit.opened, self._longest)
-                # Random, so that targets with a common cause are not all retried at one moment.
+                # Random, so that targets with a common cause of failure are not all retried at once.
                 circuit.open_until = now + pause * (0.5 + 0.5 * self._chance())
                 circuit.opened = min(circuit.opened + 1, 30)
         elif target_works:

@@ -204,7 +204,7 @@ _ARGUMENTS = ("message", "violations", "metadata", "details", "code", "name", "b
 
 
 def changed(error: A2AError, **changes: Any) -> A2AError:
-    """An error like another one, with other arguments; without its notes."""
+    """A copy of an error with some other arguments. The copy has no notes, and is a plain A2AError."""
     arguments = {name: getattr(error, name) for name in ("reason", *_ARGUMENTS)}
     return A2AError(**(arguments | changes))
 
@@ -232,7 +232,9 @@ def task_not_found(task_id: str) -> A2AError:
 
 
 def cause_of(error: A2AError) -> str:
-    """The message with the notes, for logs and operators only: notes have addresses, and texts of peers."""
+    """The message of an error with its notes, for logs and operators. Notes name addresses and repeat texts
+    of peers, so they never reach a caller.
+    """
     return "; ".join((error.message, *getattr(error, "__notes__", ())))
 
 

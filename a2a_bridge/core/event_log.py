@@ -1,7 +1,8 @@
 """A bounded, numbered log of the events of one stream, with readers at their own positions. It does no I/O.
 
 How to use it: subclass `EventLog` where events that are not in memory are found elsewhere (`older`), or have
-to be folded into something (`on_drop`). One `LogRules` serves all logs of an owner, and says how to wait.
+to be folded into something (`on_drop`). One `LogRules` serves all logs of an owner, and has the functions
+with which logs wait.
 
     rules = LogRules(256, 96 << 10, Pace.FREE, waiter=asyncio.Future)
     log = EventLog(rules)                    # or a subclass; `last` if events exist already
@@ -69,7 +70,7 @@ class LogRules:
     events, size: what a log keeps; size in bytes. lead, lead_size: how far the writer may be ahead of the
     reader that sets the pace; as far as `events` and `size` if None. stall: seconds after which a reader is
     dropped that makes the writer wait; 0 for never. waiter: makes an `asyncio.Future`, which this module may
-    not name.
+    not name. call_later: starts a timer, as the method of an event loop does; only for `stall`.
     """
 
     __slots__ = ("call_later", "events", "lead", "lead_size", "most", "pace", "size", "stall", "waiter")
@@ -358,9 +359,9 @@ class LogReader(Generic[E]):
         self._limit = 0
 
     async def take(self) -> Sequence[E]:
-        """The next events, at most BATCH of them, immutable because others have them, too. Empty after the
-        last event of a log that has ended, and after `close`. Raises GapError if the next event is lost, and
-        the error of `break_off`.
+        """The next events, at most BATCH of them. All readers share the events: treat them as immutable.
+        Empty after the last event of a log that has ended, and after `close`. Raises GapError if the next
+        event is lost, and the error of `break_off`.
         """
         log = self._log
         if self.position != self._next:

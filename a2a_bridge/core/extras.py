@@ -16,7 +16,9 @@ ADAPTERS = f"{DISTRIBUTION}-adapters"
 
 
 class MissingExtraError(ImportError):
-    """A package of an extra of a distribution is missing. text: the package. remedy: the command for it."""
+    """A package of an extra is not installed. text: the package. remedy: the command that installs it.
+    distribution: the distribution with the extra.
+    """
 
     def __init__(self, package: str, extra: str, distribution: str = DISTRIBUTION) -> None:
         self.text = f"this needs {distribution}[{extra}], the package {package}"
@@ -25,7 +27,9 @@ class MissingExtraError(ImportError):
 
 
 class OtherVersionError(ImportError):
-    """One of our distributions has another version. text: both. remedy: the command for the right one."""
+    """One of our distributions is not of the version of this one. text: both versions. remedy: the command
+    that installs the right version.
+    """
 
     def __init__(self, distribution: str, version: str, ours: str) -> None:
         self.text = (
@@ -46,9 +50,9 @@ def missing_fronts(package: str = ADAPTERS) -> MissingExtraError:
 
 
 def check_version(distribution: Distribution | None) -> None:
-    """Raises OtherVersionError for the tools or the adapters of another version, which use more of this one
-    than its stable names: pip installs such a pair, and only prints that it has. distribution: of an entry
-    point. Those of others have versions of their own.
+    """Raises OtherVersionError for the tools or the adapters of another version. They use more of this
+    distribution than its stable names. pip installs such a pair, and only prints that it has done so.
+    distribution: has an entry point. Distributions of other authors have versions of their own.
     """
     if distribution is None or distribution.name not in (TOOLS, ADAPTERS):
         return

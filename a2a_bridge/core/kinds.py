@@ -31,7 +31,9 @@ def check_values(owner: str, values: Mapping[str, Any], kinds: Kinds) -> None:
 
 
 def check_items(owner: str, values: Mapping[str, Any], kinds: Kinds) -> None:
-    """Raises TypeError for an argument that is no sequence or mapping, or has a value of another type."""
+    """Raises TypeError for the first argument that is no sequence or mapping, or has an item of another type.
+    The items of a mapping are its values.
+    """
     for name, (types, example) in kinds.items():
         value = values[name]
         items = value.values() if isinstance(value, Mapping) else value

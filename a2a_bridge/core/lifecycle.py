@@ -85,9 +85,9 @@ def fold(task: hub.Task, event: hub.StreamResponse) -> None:
 
 
 def join(task: hub.Task, message: hub.Message) -> None:
-    """Adds a further message of the caller to the history of `task`, with the ids of the task, after the
-    agent's status message, which it answers. Raises IllegalTransitionError if the task has ended; the task is
-    unchanged then.
+    """Adds a further message of the caller to the history of `task`, with the ids of the task. The agent's
+    status message is moved to the history first, because the new message answers it. Raises
+    IllegalTransitionError if the task has ended; the task is unchanged then.
     """
     if task.status.state in TERMINAL:
         raise IllegalTransitionError(f"a task in {state_name(task.status.state)} takes no more messages")

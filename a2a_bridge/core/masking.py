@@ -40,7 +40,9 @@ def mask(name: str, value: str, secret: Collection[str] = ()) -> str:
 
 
 def without_query_secrets(text: str) -> str:
-    """A text with a URL or path, without values of the query whose names say that they are credentials."""
+    """A text with a URL or path, without the values of those members of the query whose names say that they
+    are credentials.
+    """
     return NONE_KNOWN.head(text)
 
 

@@ -116,7 +116,9 @@ def message(
 
 
 def text_of(source: hub.Message | hub.Artifact | hub.Task | Iterable[hub.Part]) -> str:
-    """The joined text parts. Of a task: of its artifacts, or of its status message without any."""
+    """The joined text parts. Of a task: the text of its artifacts, or of its status message if the task has
+    no artifacts.
+    """
     if isinstance(source, hub.Task):
         if source.artifacts:
             return "".join(text_of(artifact) for artifact in source.artifacts)
@@ -142,7 +144,9 @@ def is_interrupted(state: hub.TaskState) -> bool:
 
 
 def payload_of(response: Any) -> Any:
-    """The task, message or update in a response or event; a task itself; None for others and for nothing."""
+    """The task, message or update in a response or event; a task itself. None for an empty response, and for
+    responses of other operations.
+    """
     if isinstance(response, (hub.SendMessageResponse, hub.StreamResponse)):
         which = response.WhichOneof("payload")
         return None if which is None else getattr(response, which)
@@ -165,7 +169,8 @@ def context_id_of(response: Any) -> str:
 
 def rename(message: Any, tasks: Callable[[str], str] = str, contexts: Callable[[str], str] = str) -> None:
     """Gives the tasks and contexts in a response, an event or a push notification config other names, in
-    place. tasks, contexts: the new name for a name; a message without one stays without it.
+    place. tasks, contexts: the new name for a name; a message without a task or a
+    context stays without it.
     """
     if isinstance(message, hub.TaskPushNotificationConfig):
         message.task_id = tasks(message.task_id)

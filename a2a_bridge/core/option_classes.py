@@ -175,7 +175,8 @@ class Limits:
 class ReplayOptions:
     """How much a gateway keeps of streams, and for how long. Sizes in bytes, times in seconds."""
 
-    #: streams that are kept; the one read longest ago goes beyond them. 0: no sharing, no resuming
+    #: streams that are kept; beyond this number the stream that was read longest ago is dropped. 0: streams
+    #: are neither shared nor resumed
     tasks: int = 1000
     #: events of one stream that are kept for readers that resume; before them is a gap
     events: int = 1024

@@ -153,7 +153,9 @@ def of(group: type, name: str, /, **changes: Any) -> Any:
 
 
 def taken(group: type, options: Any) -> dict[str, Any]:
-    """The values that a command has for a class of the library, with its names and its types."""
+    """The values that a command has of the options of a class of the library, with the names and the types of
+    that class.
+    """
     declared: type = type(options)
     defaults: dict[str, Any] = {one.name: one.default for one in fields(group)}
     found = {}

@@ -83,8 +83,8 @@ def history_limit(source: Any, path: str) -> int | None:
 
 
 class PageTokens:
-    """Issues tokens and reads them back. key: the secret of this issuer, without which a random one is made:
-    tokens stay valid after a restart only with the same key.
+    """Issues tokens and reads them back. key: the secret of this issuer; empty for a random key. Tokens stay
+    valid after a restart only with the same key.
     """
 
     def __init__(self, key: bytes = b"") -> None:
@@ -161,7 +161,9 @@ P = TypeVar("P", hub.ListTasksResponse, hub.ListTaskPushNotificationConfigsRespo
 
 
 class EndlessListError(A2AError):
-    """INVALID_AGENT_RESPONSE for an endless list. token: of the next page; empty if it begins again."""
+    """INVALID_AGENT_RESPONSE for a list without an end. token: of the page where the list can go on; empty if
+    the list begins again.
+    """
 
     def __init__(self, text: str, token: str = "") -> None:
         super().__init__(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
@@ -172,7 +174,8 @@ class EndlessListError(A2AError):
 
 async def each_page(ask: Callable[[Any], Awaitable[P]], request: Any, most: int) -> AsyncGenerator[P, None]:
     """The page that a request asks for, and those after it. ask: makes a call. request: of the first page; it
-    is not changed. most: pages, at least 1, after which EndlessListError is raised, as are errors of `ask`.
+    is not changed. most: pages, at least 1. Raises EndlessListError after the last of these pages, and the
+    errors of `ask`.
     """
     asked = {request.page_token}
     page = await ask(request)

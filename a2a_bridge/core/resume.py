@@ -92,7 +92,9 @@ def count_on(first: str) -> Iterator[str]:
 
 
 def mark_gap(task: hub.Task, after: str, id_: str) -> None:
-    """Annotates a snapshot in place: events after `after` are lost, and it includes those to `id_`."""
+    """Annotates a snapshot in place: events after `after` are lost, and the snapshot includes the events up
+    to `id_`.
+    """
     mark = task.metadata.fields[RESUME_URI].struct_value.fields
     mark["gap"].bool_value = True
     mark["after"].string_value = after
@@ -125,7 +127,7 @@ def offers_resume(card: hub.AgentCard) -> bool:
 
 
 def offer_resume(card: hub.AgentCard) -> hub.AgentCard:
-    """The card with the extension: a copy, unless it has it already or its agent does not stream."""
+    """The card with the extension: a copy, unless the card has it already or its agent does not stream."""
     if not card.capabilities.streaming or offers_resume(card):
         return card
     offering = hub.AgentCard()

@@ -58,7 +58,9 @@ Opening = Callable[[], Awaitable[tuple[Event, Events] | None]]
 
 
 class HandedOver(AsyncGenerator[Event, None]):
-    """A stream with work to do only before the first event. The inner stream is read directly after it."""
+    """A stream with work to do only before its first event. After that event, the inner stream is read
+    directly.
+    """
 
     __slots__ = ("__weakref__", "_opening", "inner")
 

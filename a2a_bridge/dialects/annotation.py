@@ -97,7 +97,7 @@ def _is_final(update: hub.TaskStatusUpdateEvent, states: frozenset[int]) -> bool
 
 def finality(dialect: Dialect, binding: str = JSONRPC.name) -> Finality:
     """The finality test of a dialect: the annotation of the event, else the rule of the dialect itself.
-    binding: the one with the format to use, because bindings of a version may differ.
+    binding: the binding whose format is used, because the bindings of one version may differ.
     """
     return partial(_is_final, states=_final_states(dialect, binding))
 

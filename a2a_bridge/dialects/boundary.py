@@ -106,7 +106,9 @@ def _times(cls: type[Message]) -> list[str]:
 
 
 def _check_values(message: Message) -> None:
-    """Raises INVALID_PARAMS for a number or time without JSON: no caller of JSON could read it again."""
+    """Raises INVALID_PARAMS for a number or a time that JSON cannot express: no caller of JSON could read it
+    again.
+    """
     try:
         encoder(type(message))(message)
     except EncodeError as error:
@@ -179,7 +181,9 @@ def card_decoder(decode: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def parser(cls: type[Message]) -> Conversion:
-    """Protobuf bytes of a hub message: free JSON is checked and completed, unknown members do not leave."""
+    """Protobuf bytes of a message of the hub. Their free JSON is checked and completed. Unknown members of
+    JSON do not leave the process.
+    """
     from_string = cls.FromString
 
     def encode(message: Any) -> bytes:

@@ -112,7 +112,8 @@ GRPC: BindingKind[str, bytes] = BindingKind("GRPC")
 @dataclass(frozen=True, slots=True)
 class Beside(Generic[Wire]):
     """Content of a message that the hub's message cannot hold, not even as metadata. It travels beside the
-    message, as service parameters. Only bindings call these functions; other layers pass it on.
+    message, as service parameters. Only bindings call these functions; other layers pass the
+    parameters on.
     """
 
     #: the service parameters with that content, on the side that decodes the message
@@ -198,7 +199,7 @@ class ErrorReply(Generic[Wire]):
 
     #: HTTP status for JSONRPC and HTTP+JSON, gRPC status number for GRPC
     status: int
-    #: JSON-RPC error object; HTTP+JSON error body; google.rpc.Status as bytes. None: nothing readable
+    #: JSON-RPC error object; HTTP+JSON error body; google.rpc.Status as bytes. None if nothing is readable
     body: Wire | None
     #: text of a peer outside the body (gRPC status message, raw HTTP body). When encoding: the gRPC status
     #: message if it differs from the error's, else empty
@@ -220,9 +221,10 @@ class Form(Generic[Address, Wire]):
     #: errors for a 0.x caller that sends A2A-Version. Only SDKs of 1.0 do so, and they read an older version
     #: with the tables of 1.0. None: the same as `encode_error`
     encode_declared: Callable[[A2AError], ErrorReply[Wire]] | None = None
-    #: (body of an encoded error, the caller's parameters) -> a body that it can read; None: no change
+    #: (body of an encoded error, the caller's parameters) -> a body that the caller can read; None: no change
     shape_error: Callable[[Any, Mapping[str, str]], Any] | None = None
-    #: request and response of operations whose ProtoJSON is of other messages, for `openapi`
+    #: the request and the response of operations whose JSON is ProtoJSON of other messages than those of the
+    #: operation, for `openapi`
     messages: Mapping[ops.Operation[Any, Any], tuple[type[Message], type[Message]]] = field(
         default_factory=dict
     )
@@ -297,7 +299,8 @@ class Dialect:
     forms: Mapping[BindingKind[Any, Any], Form[Any, Any]]
     #: the push notification format; None if the version has none
     push: PushForm | None = None
-    #: whether callers declare the version (spec 1.0, 3.6.1); those that do not speak an older one
+    #: whether its callers declare their version (spec 1.0, 3.6.1); callers that declare none speak an older
+    #: version
     declares: bool = True
     #: names of the parameter that lists extensions. All are read, and all are sent
     extensions: tuple[str, ...] = ("a2a-extensions",)

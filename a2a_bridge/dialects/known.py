@@ -96,9 +96,9 @@ def detect_among(
 
 
 def presume(declared: str | None, offered: Sequence[Dialect], having: Collection[Dialect] = ()) -> Dialect:
-    """The dialect for the error format of a request whose version is unknown: of the declared version; the
-    newest one with the address; without a declaration the newest one whose callers declare nothing; the
-    newest one.
+    """The dialect for the error format of a request whose version is unknown. The first that exists of: the
+    dialect of the declared version; the newest dialect with the address; for a caller that declared nothing,
+    the newest dialect whose callers declare nothing; the newest dialect.
     """
     text = _one_version(declared)
     matching = [dialect for dialect in offered if text and _is(dialect, text)]

@@ -76,7 +76,8 @@ class Member:
     required: bool = False
     #: the variants of an enum
     names: Names | None = None
-    #: for a member without a field in the hub: another member, and the function of its value
+    #: for a member without a field in the hub: the name of another member, and the function that computes
+    #: this member's value from it
     follows: tuple[str, Callable[[Any], bool]] | None = None
     #: the key in the hub's metadata for a value that differs from the computed one
     noted: str = ""

@@ -55,7 +55,9 @@ _ERROR = "Error"
 
 @cache
 def openapi(dialect: Dialect) -> JsonObject | None:
-    """The document; None for a version without this binding. Its server is its folder, for every proxy."""
+    """The document; None for a version without this binding. Its server is the folder of the document, which
+    is right behind every proxy and mount path.
+    """
     form: Form[HttpAddress, Any] | None = dialect.form(HTTP_JSON)
     if form is None:
         return None
@@ -189,7 +191,7 @@ def schemas(
 ) -> dict[str, Schema]:
     """The schemas of messages and all messages in them, by name, with references to each other. names: other
     names of members, such as `TaskStatus.message`. classes: of requests, in which required members are not
-    empty. responses: further classes, in which they may be empty.
+    empty. responses: further classes, in which required members may be empty.
     """
     asked = {plan.descriptor.name: plan for cls in classes for plan in plan_of(cls).list_nested()}
     shown = {plan.descriptor.name: plan for cls in responses for plan in plan_of(cls).list_nested()}

@@ -49,7 +49,9 @@ class Names:
 
 
 class Reader:
-    """Reads one object; `tree` becomes its canonical form. Empty members are in it if they are `always`."""
+    """Reads one object; `tree` becomes its canonical form. Empty members are left out of `tree`, unless
+    `always` is set.
+    """
 
     def __init__(self, source: JsonObject, path: str = "", *, explains: bool = False) -> None:
         self.source = source
@@ -253,7 +255,8 @@ _MOST = 20
 class Fact:
     """Content of hub messages that no canonical tree can express (rule 2)."""
 
-    #: takes it out of a message, whose rest `Shape.encode` can handle; None if it is not there
+    #: removes the content from a message, so that `Shape.encode` can handle the rest, and returns it; None if
+    #: the message does not have it
     take: Callable[[Any], Json]
     #: puts it into a message
     put: Callable[[Any, Any], None]

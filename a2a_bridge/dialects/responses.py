@@ -30,7 +30,9 @@ def is_list(row: Row[Any, Any]) -> bool:
 
 
 def encode_list(row: Row[Any, Any], response: hub.ListTasksResponse) -> tuple[Any, list[str]]:
-    """A list, and the ids of tasks left out. Raises INVALID_AGENT_RESPONSE if the cause is in none."""
+    """A list on the wire, and the ids of the tasks that were left out because they cannot be encoded. Raises
+    INVALID_AGENT_RESPONSE if the cause is not in a task.
+    """
     try:
         return _encode(row, response), []
     except A2AError as error:
@@ -126,8 +128,8 @@ _FREE = frozenset({"metadata", "data"})
 def other_rows(
     claimed: Dialect, kind: BindingKind[Any, Any], operation: Operation[Any, Any], wire: Json
 ) -> list[Row[Any, Any]]:
-    """The rows of other known versions, newest first, that may read a response of this shape. None for the
-    declared shape, or neither: the declared version reports the error.
+    """The rows of other known versions, newest first, that may read a response of this shape. Empty for a
+    response of the declared shape, or of neither shape: the declared version reports the error.
     """
     older = _is_older(wire)
     if older is None or older is not claimed.declares:

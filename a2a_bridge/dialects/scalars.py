@@ -1,4 +1,6 @@
-"""Values of the JSON of older versions, without objects: type checks with the member's name, free JSON."""
+"""Values in the JSON of older versions, without the objects that hold them: type checks with an error that
+names the member, scalars, lists of strings, lengths, free JSON.
+"""
 
 from typing import Any
 
@@ -82,7 +84,9 @@ def check_free(value: Json, path: str) -> None:
 
 
 def round_integers(value: Any) -> Any:
-    """JSON with the integers of a Value; itself if equal. Raises OverflowError if no double holds one."""
+    """JSON with the integers that a Value returns; the same object if nothing changes. Raises OverflowError
+    for an integer that no double can hold at all.
+    """
     kind = type(value)
     if kind is int:
         if -EXACT_INTEGER <= value <= EXACT_INTEGER:
@@ -120,7 +124,9 @@ _INTEGERS = {int}
 
 
 def metadata_entry(field_tag: str, key: str, value: str) -> str:
-    """Wire text that adds a Value to a metadata field: protobuf merges repeated occurrences."""
+    """Wire text that adds a member to a metadata field: protobuf merges repeated occurrences. value: the wire
+    text of a Value.
+    """
     entry = f"\n{VARINT[len(key)]}{key}\x12{VARINT[len(value)]}{value}"
     body = f"\n{VARINT[len(entry)]}{entry}"
     return f"{field_tag}{VARINT[len(body)]}{body}"

@@ -90,7 +90,9 @@ def dumps(tree: Json) -> bytes:
 
 
 def open_request(wire: bytes, method: str) -> bytes:
-    """Bytes of a request of `/package.Service/Method` with plain preserved texts, without invalid ones."""
+    """The bytes of a request of a gRPC method (`/package.Service/Method`) with verified, plain preserved
+    texts. Invalid preserved texts are removed.
+    """
     return _protobuf(wire, method, _unseal, 0) if wire.find(_BEGINNING) >= 0 and _carries(wire) else wire
 
 
@@ -145,7 +147,7 @@ def _unseal(value: object, owner: bytes) -> str | None:
 
 def _names_texts(tree: Json) -> bool | None:
     """Whether a tree has one of our keys; None if it has too many containers for a look at each. Long
-    documents are mostly few long strings, which a search would take longer for than the parser.
+    documents are mostly few long strings, in which a search would take longer than the parser.
     """
     rest: list[Any] = [[tree]]
     for _ in range(_FEW):
@@ -170,7 +172,9 @@ Change = Callable[[object, bytes], "str | None"]
 
 
 def _each_text(tree: Json, change: Change) -> None:
-    """Changes each preserved text in a tree; removes it for None. Iterative: the tree may be deep."""
+    """Changes each preserved text in a tree, or removes it if `change` returns None. Iterative, because the
+    tree may be deep.
+    """
     rest: list[Any] = [tree]
     while rest:
         place = rest.pop()

@@ -36,7 +36,8 @@ KIND, PROTO, HUB = "kind", "proto", "hub"
 EMPTY = "empty"
 
 KEY_BYTES = KEY.encode()
-#: bytes of preserved text that count as one value: megabytes of it are encoded in a thread
+#: bytes of preserved text that count as one value while a message is encoded, so that megabytes of text are
+#: encoded in a thread
 BYTES_PER_VALUE = 256
 _NUMERIC = {int, float}
 #: an index in a pointer (RFC 6901, 4). Not every text of digits: `int` rejects very long ones
@@ -190,7 +191,9 @@ def entries_in(content: Json) -> list[Entry] | None:
 
 
 def carry(unit: Any, source: str, content: Json) -> None:
-    """Stores content of a source in the metadata of a unit, beside others. Empty content removes it."""
+    """Stores the content of a source in the metadata of a unit, beside other sources. Empty content removes
+    the source.
+    """
     empty = unit.HasField("metadata") and not unit.metadata.fields
     fields = unit.metadata.fields
     by_source = sources(fields[KEY].string_value) if KEY in fields else {}

@@ -265,7 +265,9 @@ def _down_artifact(tree: Unit, place: int) -> Unit:
 
 
 def _places(artifacts: list[Any]) -> Iterator[int]:
-    """For each artifact of either version, the first unused index, if its id gives none."""
+    """For each artifact, of either version, the index that it gets if its id contains none: the first unused
+    index.
+    """
     ids = [one.get("artifactId") if type(one) is dict else None for one in artifacts]
     indexes = [
         one.get("index") if type(one) is dict and ids[at] is None else None

@@ -28,7 +28,8 @@ from typing import Any
 from a2a_bridge.codec import DecodeError
 from a2a_bridge.dialects.unmapped import difference, entries_in, restore_copy, same
 
-#: the member of 0.3 objects with the entries, and the metadata key for the rest on 0.1 wires
+#: the member of 0.3 objects that holds the entries, and the metadata key for content without another place on
+#: 0.1 wires
 STASH = "urn:a2a-bridge:v0.1"
 
 #: maximum number of entries that are read; a stash written here is far shorter

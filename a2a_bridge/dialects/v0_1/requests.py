@@ -269,7 +269,7 @@ class _Half:
         self._up, self._down = trees
 
     def beside(self, newer: Beside[Any] | None) -> Beside[Any] | None:
-        """The content beside a message, from that of the row of 0.3."""
+        """The same content beside a message of 0.1. newer: content beside a message of 0.3."""
         if newer is None:
             return None
 
@@ -418,7 +418,9 @@ def decode(body: JsonObject) -> hub.StreamResponse:
 
 
 def _newer(body: JsonObject) -> Any:
-    """The body as an event of 0.3. A bare task looks like a status event, but without its `final`."""
+    """The body as an event of 0.3. A task without artifacts, history and session looks like a status
+    event, but has no `final`.
+    """
     is_task = "status" in body and not body.keys() & {"artifact", "final", "eventType"}
     return messages.decode_result(body) if is_task else messages.decode_event(body)
 

@@ -119,7 +119,8 @@ def older(row: HttpRow) -> HttpRow:
     return row
 
 
-#: no number for a missing extended card (spec 0.2.5, 8): it gets details, and HTTP 404 for the card
+#: 0.2.5 has no number for a missing extended card (spec 0.2.5, 8): details explain the error, and a request
+#: for such a card gets HTTP 404
 _KNOWN_ERRORS = errors.KNOWN - {Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED}
 
 JSONRPC_FORM: Form[str, Any] = replace(

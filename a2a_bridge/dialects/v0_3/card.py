@@ -98,7 +98,9 @@ def main_interface(interfaces: Sequence[hub.AgentInterface], version: str = "") 
 
 
 def places(interfaces: Iterable[hub.AgentInterface]) -> list[hub.AgentInterface]:
-    """The 0.x interfaces that one version can list: per transport the newest version's, each URL once."""
+    """The 0.x interfaces that one version can list: per transport the interfaces of the newest version, each
+    address once.
+    """
     # One version is written for all of them, and some readers use the last address of a transport.
     old = [one for one in interfaces if is_old(one)]
     newest: dict[str, int] = {}
@@ -243,7 +245,9 @@ _OBJECTS: dict[str, Any] = {
 
 
 def with_standard_names(tree: Json, below: Any = _OBJECTS) -> Any:
-    """A card with the standard names of members in snake_case, unless it has them beside these."""
+    """A card whose members in snake_case have the names of the specification. Names that others choose stay,
+    and so does a member that stands beside the member with its standard name.
+    """
     if type(tree) is list:
         return [with_standard_names(one, below) for one in tree]
     if type(tree) is not dict:

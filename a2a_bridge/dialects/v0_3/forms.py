@@ -74,7 +74,8 @@ LOSSES: tuple[Loss, ...] = (
     Loss("CancelTaskRequest.metadata", "the request of a2a.v1 is a name and nothing else", ("GRPC",)),
 )
 
-#: content of one 0.x shape that agents of the other do not get, as 0.x paths: `kind` is JSON-RPC's
+#: content of one 0.x shape that an agent of the other shape does not receive, as 0.x paths: `kind` is the
+#: shape of JSON-RPC
 BETWEEN_SHAPES: tuple[Loss, ...] = (
     Loss("kind: TaskQueryParams.metadata", _BESIDE),
     Loss("kind: TaskIdParams.metadata", _BESIDE),

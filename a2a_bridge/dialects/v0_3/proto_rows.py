@@ -88,7 +88,9 @@ def encode_config(task_id: str, config_id: str) -> str:
 
 
 def decode_config(name: str, field: str = "name") -> tuple[str, str]:
-    """The ids of the task and of the configuration, perhaps empty. Raises INVALID_PARAMS with the field."""
+    """The ids of the task and of the configuration; the second may be empty. Raises INVALID_PARAMS that names
+    the field.
+    """
     match = _CONFIG.fullmatch(name)
     if match is None:
         raise _unreadable(field, name, "tasks/{id}/pushNotificationConfigs/{id}")

@@ -100,7 +100,9 @@ def is_known(scheme: Any) -> bool:
 
 
 def decode_schemes(value: Json) -> tuple[dict[str, hub.SecurityScheme], Alternatives]:
-    """`securitySchemes` as schemes of one flow each, and the groups of equals. Raises DecodeError."""
+    """`securitySchemes` as schemes of one flow each, and the groups of equivalent ones. Raises
+    DecodeError.
+    """
     if value is None:
         return {}, {}
     schemes: dict[str, hub.SecurityScheme] = {}
@@ -178,7 +180,9 @@ def alternatives_of(schemes: Mapping[str, hub.SecurityScheme]) -> Alternatives:
 
 
 def _decode_scheme(tree: JsonObject, path: str) -> list[tuple[str, hub.SecurityScheme]]:
-    """The flows of a scheme, best first, with a scheme for each; without flows, one without a name."""
+    """The names of the flows of a scheme, best first, each with a scheme of one flow. A scheme without flows
+    gives one scheme, with an empty name.
+    """
     if not is_known(tree):
         return [("", hub.SecurityScheme())]
     if tree["type"] != "oauth2":

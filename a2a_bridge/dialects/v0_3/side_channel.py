@@ -47,7 +47,8 @@ class Channel:
 
     #: a message on the wire -> the text with its unmapped content; empty if it has none
     text: Callable[[Any], str]
-    #: (a message on the wire, a text that is not empty) -> the message with it, perhaps the same one
+    #: (a message on the wire, a text that is not empty) -> the message with that content. May change it in
+    #: place
     restored: Callable[[Any, str], Any]
 
     def request(self) -> Beside[Any]:

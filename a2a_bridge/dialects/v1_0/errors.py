@@ -18,7 +18,7 @@ _BY_NAME = {reason.name: reason for reason in Reason}
 BY_CODE = {reason.code: reason for reason in reversed(Reason)}
 BY_CODE[Reason.INVALID_REQUEST.code] = Reason.INVALID_REQUEST
 BY_CODE[Reason.INTERNAL_ERROR.code] = Reason.INTERNAL_ERROR
-#: numbers of a2a-go for errors without one (v2.3.1, internal/jsonrpc/jsonrpc.go, lines 84 and 85)
+#: a2a-go's numbers for errors without a JSON-RPC number (v2.3.1, internal/jsonrpc/jsonrpc.go, lines 84, 85)
 BY_CODE |= {-31401: Reason.UNAUTHENTICATED, -31403: Reason.PERMISSION_DENIED}
 #: names of reasons in SDKs that differ from the specification; they are forwarded with these names
 _ALIASES = {

@@ -74,8 +74,8 @@ def _find_nesting(tree: Any) -> str:
 
 
 def _flat(tree: Any) -> Any:
-    """A configuration of either shape in the shape of 1.0. One of both shapes loses the draft's members: they
-    are no unknown members, and callers get them from `_both`.
+    """A configuration of either shape in the shape of 1.0. A configuration of both shapes loses the members
+    of the draft: they do not count as unknown members, and callers get them from `_both`.
     """
     name = _find_nesting(tree)
     if not name:
@@ -177,8 +177,8 @@ _QUERY_KINDS = {
 
 def http_address(operation: ops.Operation[Any, Any]) -> HttpAddress:
     """The HTTP rules of an operation, tenant forms included. SubscribeToTask is GET in the rule and POST in
-    the specification's prose (5.3, 11.3.2). POST comes first: every SDK accepts it, but Go, Java and .NET do
-    not accept GET.
+    the specification's prose (5.3, 11.3.2). Both are included, and POST first: every SDK accepts POST, but
+    the SDKs of Go, Java and .NET do not accept GET.
     """
     method: MethodDescriptor = SERVICE.methods_by_name[operation.name]
     options = MethodOptions.FromString(method.GetOptions().SerializeToString())
@@ -286,7 +286,9 @@ def _grpc_row(operation: ops.Operation[Message, Message]) -> Row[str, bytes]:
 
 
 def _without_empty_page(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """Ignores a page size of 0, which a2a-go always sends (v2.3.1, a2apb/v1/pbconv/to_proto.go:476)."""
+    """Ignores a page size of 0 in protobuf: a2a-go sends it with every ListTasks (v2.3.1,
+    a2apb/v1/pbconv/to_proto.go:476).
+    """
 
     def decode_request(wire: bytes) -> Any:
         request = decode(wire)
