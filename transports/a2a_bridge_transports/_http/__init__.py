@@ -1,1 +1,1 @@
-"""Shared by the HTTP bindings: hosts, sessions, event streams, headers. Private; without A2A operations."""
+"""Shared by the HTTP bindings: hosts, sessions, event streams, headers. Private; knows no A2A operation."""

@@ -140,7 +140,9 @@ class AsgiHost(Mounts):
             await asyncio.sleep(0.01)
 
     def base_url(self, scope: Scope, named: str | None, root: str, headers: Mapping[str, str]) -> str:
-        """The application's URL as a client used it. named: the Host header. root: the encoded mount path."""
+        """The application's URL as a client used it. named: the Host header. root: the mount path,
+        percent-encoded.
+        """
         scheme = scope.get("scheme", "http")
         name, port = scope.get("server") or ("localhost", None)
         client = scope.get("client")

@@ -212,7 +212,9 @@ class AsgiRequest(HoldsInWork):
             self._watches.add(self)
 
     def last_headers(self) -> list[tuple[bytes, bytes]]:
-        """Ends the connection of a late request, which the rest of its body would occupy, but in HTTP/2."""
+        """The headers that end the connection of a late request, which the rest of its body would occupy.
+        HTTP/2 has no such headers, and needs none.
+        """
         is_single = self.scope.get("http_version", "1.1").startswith("1.")
         return [(b"connection", b"close")] if is_single else []
 

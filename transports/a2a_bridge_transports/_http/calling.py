@@ -176,14 +176,14 @@ class ClientSide:
         self, data: bytes, reply: ResponseParameters, read: Callable[..., T], *arguments: Any
     ) -> T:
         """The result of `read`, which parses `data`. Raises INVALID_AGENT_RESPONSE for too many values.
-        reply: notes whether it is large.
+        reply: notes whether the response is large.
         """
         if len(data) <= SMALL:
             return read(*arguments)
         return await read_large(data, self.options.max_values, reply, read, *arguments)
 
     def read_error(self, row: Row[Any, Any], status: int, body: Any, text: str = "") -> A2AError:
-        """The error in a response, with the hub's names of members. text: what is in place of a body."""
+        """The error in a response, with the hub's names of members. text: the body as text."""
         return row.decode_names(self.form.decode_error(ErrorReply(status, body, text, row.operation)))
 
     def with_challenges(self, error: A2AError, headers: MultiMapping[str]) -> A2AError:
@@ -210,6 +210,6 @@ async def dial(
     dialect: Dialect,
     options: DialOptions,
 ) -> AsyncIterator[Service]:
-    """A client side of a class, with a separate session."""
+    """A client side with a separate session. client: its class."""
     async with open_exchanger(options, build_resolver(options.resolve)) as exchanger:
         yield client(interface, dialect, options, exchanger)

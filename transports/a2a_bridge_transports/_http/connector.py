@@ -46,8 +46,8 @@ class _Connection(ResponseHandler):
 
 class Connector(aiohttp.TCPConnector):
     """Makes such connections. patience: see `DialOptions.connect_patience`. options: of aiohttp.TCPConnector.
-    Each connection is made to its end, and kept for later calls, whatever the time of the call that asked for
-    it. Otherwise callers with little time would never have one.
+    A connection does not depend on the time of the call that asked for it: one connection for each place is
+    made to its end, and kept for later calls. Otherwise callers with little time would never get one.
     """
 
     def __init__(self, *, patience: float | None = None, **options: Any) -> None:
@@ -138,8 +138,8 @@ class Checked(AbstractResolver):
         return found
 
     async def check_literal(self, url: URL) -> None:
-        """Checks a host that is an address or a number: connectors resolve neither. Raises UNAVAILABLE
-        (phase=connect), and the A2AError with which `resolve` rejects it.
+        """Checks a host that is an address, or a number that stands for an address: connectors resolve
+        neither. Raises UNAVAILABLE (phase=connect), and the A2AError with which `resolve` rejects the host.
         """
         host = url.host or ""
         if ":" in host or host.replace(".", "").isdigit():

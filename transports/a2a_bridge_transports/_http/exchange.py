@@ -48,7 +48,7 @@ Headers = tuple[tuple[str, str], ...]
 
 JSON: Headers = (("Content-Type", "application/json"),)
 A2A_JSON: Headers = (("Content-Type", "application/a2a+json"),)
-#: for answers to GET, which HTTP caches may keep otherwise: one is for one caller only
+#: for answers to GET, which HTTP caches may keep otherwise: each is for one caller only
 NO_STORE: Headers = (("Cache-Control", "no-store"),)
 #: X-Accel-Buffering tells nginx to pass events on as they come
 EVENT_STREAM: Headers = (
@@ -80,7 +80,7 @@ class Request(Protocol):
     def stopping(self) -> bool: ...
 
     async def read(self) -> bytes:
-        """The body. Raises REQUEST_TOO_LARGE, HttpStatusError for an unknown encoding, ClientLeftError."""
+        """The body. Raises REQUEST_TOO_LARGE, ClientLeftError, HttpStatusError for unsupported encodings."""
 
     def parameters(self) -> Mapping[str, str]:
         """The headers as service parameters: lower-case names, repeated ones joined by commas."""
@@ -126,7 +126,7 @@ class StreamReply(ABC):
     @abstractmethod
     def headers(self, *, gap: bool) -> Headers:
         """The headers. They are asked for after the first event, before which the agent's parameters are not
-        known. gap: the stream begins with one.
+        known. gap: whether the stream begins with a gap.
         """
 
     @abstractmethod
@@ -227,7 +227,9 @@ _BODYLESS = frozenset({204, 304})
 
 @lru_cache(maxsize=256)
 def head(status: int, headers: Headers) -> bytes:
-    """The status line and headers. Raises ValueError for a header with a line break or NUL."""
+    """The status line and headers, without the empty line after them. Raises ValueError for a header with a
+    line break or NUL.
+    """
     for name, value in headers:
         if _SPLITTING.search(name) or _SPLITTING.search(value):
             raise ValueError(f"the response header {name!r} contains a line break or NUL")

@@ -56,8 +56,8 @@ _AT_ONCE = 100
 
 
 class Backlog:
-    """The connections that wait at a server of the running loop. make: makes the protocol of one. tls:
-    arguments of `loop.connect_accepted_socket`.
+    """The connections that wait at a server of the running loop. make: makes the protocol of a
+    connection. tls: arguments of `loop.connect_accepted_socket`.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Backlog:
             _log.debug("a connection broke before it was open: %s", error)
 
 
-#: seconds that the listener stays open in draining, unless HostOptions.drain_window says otherwise
+#: seconds that the listener stays open while the host drains, unless HostOptions.drain_window says otherwise
 DRAIN_WINDOW = 0.5
 #: seconds to accept the connections that are waiting for it when the listener is closed
 LAST_ACCEPT = 0.01
@@ -260,7 +260,7 @@ class HttpHost(ConnectionHost):
         if request.version not in ("1.1", "1.0"):  # without one in the request line it is HTTP/0.9
             return A2AError(Reason.INVALID_REQUEST, "HTTP/1.0 and HTTP/1.1 are spoken here")
         if TRANSFER_ENCODING in headers:
-            # HTTP/1.0 has no chunked bodies (RFC 9112, 6.1): a proxy may frame it in another way.
+            # HTTP/1.0 has no chunked bodies (RFC 9112, 6.1): a proxy may frame the request otherwise.
             codings = [coding.lower() for coding in headers.getall(TRANSFER_ENCODING)]
             if codings != ["chunked"] or request.version == "1.0":
                 return A2AError(Reason.INVALID_REQUEST, "the Transfer-Encoding header is not valid")

@@ -131,7 +131,9 @@ class Mounts:
         self._trees = [tree for tree in self._trees if tree[0] != prefix]
 
     def publish(self, path: str, document: Document, variant: Variant | None = None) -> None:
-        """Serves a JSON document; `variant` for a query or A2A-Version. Raises ValueError if it is taken."""
+        """Serves a JSON document at an absolute path. variant: the document for requests with a query or
+        A2A-Version. Raises ValueError if the path is taken.
+        """
         served = _Published(document, variant, self.options.cors)
         self.mount(path, {"GET": served.get, "HEAD": served.get, "OPTIONS": served.options})
 

@@ -173,7 +173,9 @@ def deadline_of(headers: MultiMapping[str], now: float) -> float | None:
 
 
 def check_encoding(headers: Mapping[str, str]) -> None:
-    """Raises HttpStatusError 415 for a compressed body: no client sends one, and it may be a bomb."""
+    """Raises HttpStatusError 415 for a compressed body. No client sends such bodies, and the rejection
+    prevents decompression bombs.
+    """
     coding = headers.get(CONTENT_ENCODING)
     if coding is not None and coding.strip().lower() not in ("", "identity"):
         raise HttpStatusError(

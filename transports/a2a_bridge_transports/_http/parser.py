@@ -187,7 +187,9 @@ class RequestParser:
         return end
 
     def _end_of_chunks(self, data: bytes, at: int) -> tuple[int, bool]:
-        """Where a chunked body, or the data, ends, and whether the body does. Raises MalformedError."""
+        """The end of a chunked body in the data, or the end of the data; and whether the body ends there.
+        Raises MalformedError.
+        """
         left, size = self._chunk, len(data)
         while at < size:
             if left > 0:
@@ -224,7 +226,9 @@ class RequestParser:
         return end, not self._tail
 
     def _end_of_block(self, data: bytes, at: int) -> int:
-        """The position after the next empty line, which ends heads and chunked bodies, or the data's end."""
+        """The position after the next empty line, with which heads and chunked bodies end, or the end of the
+        data.
+        """
         tail = self._tail
         if tail:
             self._tail = b""

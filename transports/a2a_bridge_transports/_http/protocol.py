@@ -49,7 +49,7 @@ _log = logging.getLogger("a2a_bridge.http")
 
 #: how long an idle connection is kept; longer than the 60 s of common proxies, which should close first
 KEEP_CONNECTION = 75.0
-#: seconds that a client may read nothing while something waits for it; common proxies wait 60 s
+#: seconds that a client may read nothing while a response waits for it; common proxies wait 60 s
 UNREAD = 120.0
 #: the same while the host shuts down
 UNREAD_AT_END = 2.0

@@ -67,8 +67,8 @@ async def read_large(
     *arguments: Any,
     cls: type[Message] | None = None,
 ) -> T:
-    """Runs `read`, which parses `data`, without blocking the loop for long. cls: of a message. reply: notes
-    whether it is large. Raises INVALID_AGENT_RESPONSE for data with more than `most` values.
+    """Runs `read`, which parses `data`, without blocking the loop for long. cls: of a message; None for JSON.
+    reply: notes whether the response is large. Raises INVALID_AGENT_RESPONSE for more than `most` values.
     """
     in_work.add(len(data))
     try:

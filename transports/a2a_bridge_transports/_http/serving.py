@@ -96,7 +96,9 @@ class ServerSide(Generic[Index]):
             self.usual[""] = silent
 
     def table(self, request: Request, having: Sequence[Table[Index]]) -> Table[Index]:
-        """The version of a request, in `having` (the operation) or not. Raises VERSION_NOT_SUPPORTED."""
+        """The version of a request, which may lack the operation. having: the versions that have the
+        operation. Raises VERSION_NOT_SUPPORTED.
+        """
         declared = read_version(request.headers, request.query)
         has = [table.dialect for table in having]
         return self._tables[detect(declared, self._tables, has, lenient=self._lenient)]
@@ -124,9 +126,9 @@ class ServerSide(Generic[Index]):
         *,
         large: bool = False,
     ) -> CallContext:
-        """The context of a call. message: the decoded request. extracted: content that it does not hold
-        (RowExtras.request). large: whether a worker decoded it. Raises INVALID_REQUEST for an invalid
-        deadline.
+        """The context of a call. message: the decoded request. extracted: content of the request that its
+        message does not hold (RowExtras.request). large: whether a worker decoded the request. Raises
+        INVALID_REQUEST for an invalid deadline.
         """
         parameters = request.parameters()
         received = request.headers.get(SIDE_CHANNEL)
@@ -193,7 +195,7 @@ class ServerSide(Generic[Index]):
         gap: bool = False,
     ) -> Headers:
         """The response parameters as headers. about: the request, if there may be content beside the
-        response. gap: the response is a stream that begins with one. Raises INTERNAL_ERROR for invalid
+        response. gap: the response is a stream that begins with a gap. Raises INTERNAL_ERROR for invalid
         parameters.
         """
         if context is None or not (context.reply or context.reply.side_channel or gap):

@@ -101,7 +101,9 @@ def call_url(address: str, options: DialOptions) -> str:
 async def open_exchanger(
     options: DialOptions, resolver: AbstractResolver | None = None
 ) -> AsyncIterator[Exchanger]:
-    """An exchanger over a session of its own, not connected yet. resolver: in place of the system's."""
+    """An exchanger over a session of its own, not connected yet. resolver: for each connection, in place of
+    the system's resolver.
+    """
     connector = Connector(
         patience=options.connect_patience,
         limit=0,
@@ -275,7 +277,7 @@ class Exchanger:
     def _fail(
         self, error: Exception, phase: str, url: URL | None = None, *, answered: bool = True
     ) -> NoReturn:
-        """Raises the A2AError for a failure of the session, inside `except`; see `_raise`. url: of the
+        """Raises the A2AError for a failure of the session; see `_raise`. Runs inside `except`. url: of the
         request, if its connection may have failed. answered: a response has begun.
         """
         if self._session.closed:
@@ -386,7 +388,9 @@ def _place(url: URL) -> str:
 
 
 def with_patience(error: A2AError, headers: Mapping[str, str]) -> A2AError:
-    """The error, with the seconds of Retry-After if its body has none. A date refers to another clock."""
+    """The error, with the seconds of a Retry-After header if its body has none. A date in that header is
+    ignored, because it refers to another clock.
+    """
     retry_after = headers.get("Retry-After", "").strip()
     if (
         error.retry_after is None
@@ -405,7 +409,9 @@ def text_of(data: bytes) -> str:
 
 @asynccontextmanager
 async def fetcher(options: DialOptions) -> AsyncIterator[Fetch]:
-    """A Fetch (GET) with its own session. After DOCUMENT_TIME at the latest it raises DEADLINE_EXCEEDED."""
+    """A Fetch (GET) with its own session. A document that has not arrived after DOCUMENT_TIME raises
+    DEADLINE_EXCEEDED, also where calls have no time limit.
+    """
     limit = DOCUMENT_TIME if options.timeout is None else min(options.timeout, DOCUMENT_TIME)
     async with open_exchange(replace(options, timeout=limit)) as exchange:
 
@@ -471,8 +477,8 @@ def _pieces(chunk: bytes) -> Iterator[bytes]:
 
 
 def _raise(error: BaseException, phase: str, proxy: URL | None = None, *, secure: bool = False) -> NoReturn:
-    """Raises the A2AError for a failure of the session, inside `except`, whose exception it hides. proxy: the
-    one that the request went through. secure: whether it was sent over TLS.
+    """Raises the A2AError for a failure of the session. Runs inside `except`, and hides the library's
+    exception. proxy: the proxy of the request. secure: whether the request was sent over TLS.
     """
     through = (
         f" (through the proxy {redact_url(proxy)}, which the environment names)" if proxy is not None else ""

@@ -71,7 +71,9 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Event(NamedTuple):
-    """One event: its type ("message" by default), its data lines joined by LF, its own id, no earlier one."""
+    """One event: its type ("message" by default), its data lines, joined by LF, and its own id. The id of an
+    earlier event, which the format lets persist, is not used.
+    """
 
     type: str
     data: bytes
@@ -95,7 +97,9 @@ def one_line(data: bytes) -> bytes:
 
 
 def encode(data: bytes, name: bytes = b"", id: str = "") -> bytes:  # noqa: A002  the format's word
-    """An event of compact JSON, which has no line ends. Raises ValueError for an id that is none."""
+    """An event, optionally with a type and an id. data: compact JSON, which has no line ends. Raises
+    ValueError for an invalid id (see core.resume).
+    """
     if not data.isascii():
         data = one_line(data)
     if not id:

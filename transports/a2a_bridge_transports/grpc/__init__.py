@@ -27,7 +27,9 @@ class GrpcBinding:
     family = "grpc"
 
     def host(self, address: ListenAddress, options: HostOptions) -> GrpcHost:
-        """A grpc.aio server with health and reflection. Raises ValueError for a `tls` of other hosts."""
+        """A grpc.aio server with health and reflection. Raises ValueError for a `tls` that gRPC
+        cannot use.
+        """
         from a2a_bridge_transports.grpc.host import GrpcHost
 
         return GrpcHost(address, options)
@@ -39,7 +41,9 @@ class GrpcBinding:
         service: Service,
         dialects: Sequence[Dialect],
     ) -> None:
-        """Attaches the server side, without a path. Raises ValueError for an address that is taken."""
+        """Attaches the server side; gRPC has no mount paths. Raises ValueError if the host serves an address
+        of a version already.
+        """
         if not isinstance(host, AsgiHost):
             host.add(service, dialects)
             return
@@ -52,7 +56,9 @@ class GrpcBinding:
     def dial(
         self, interface: hub.AgentInterface, dialect: Dialect, options: DialOptions
     ) -> AbstractAsyncContextManager[Service]:
-        """A channel. Raises ValueError for an unusable URL or credentials, LookupError without a form."""
+        """A channel to the interface. Raises ValueError for a URL or credentials that gRPC cannot use,
+        LookupError if the version has no gRPC form.
+        """
         from a2a_bridge_transports.grpc.client import dial
 
         return dial(interface, dialect, options)

@@ -31,7 +31,9 @@ _NATIVE = re.compile(r"(?:dns|ipv4|ipv6):(?://[^/]*/)?")
 
 
 def place_of(target: str) -> tuple[str, int] | None:
-    """The host and port of a target; None for several addresses, or none, such as the path of a socket."""
+    """The host and port of a target; None for a target with several addresses, or without any, such as the
+    path of a socket.
+    """
     host, _, port = _NATIVE.sub("", target).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     return (host, int(port)) if host and port.isdecimal() and "," not in host and "/" not in host else None
@@ -94,7 +96,9 @@ def _from_files(files: TlsFiles) -> Any:
 
 
 def _from_context(context: ssl.SSLContext) -> Any:
-    """The trusted authorities of an SSLContext. A client certificate cannot be extracted from it."""
+    """The trusted authorities of an SSLContext. gRPC cannot get its client certificate: for that a caller
+    passes grpc.ChannelCredentials.
+    """
     if context.verify_mode is ssl.CERT_NONE:
         raise ValueError(
             "gRPC always verifies certificates: pass grpc.ChannelCredentials with the right roots"
@@ -108,7 +112,7 @@ _PROBE = "/grpc.health.v1.Health/Check"
 
 class Keepalive:
     """Watches the streams of one channel. A quarter of `idle_timeout` (seconds) of silence on all of them
-    starts a probe, which has the rest of it for an answer; else they are cancelled and added to `lost`.
+    starts a probe. Without an answer in the rest of that time, the streams are cancelled and added to `lost`.
     """
 
     def __init__(self, channel: Any, idle_timeout: float) -> None:

@@ -341,7 +341,9 @@ class _Client:
         return too_large(reply) or broken_error(reply) or row.decode_names(self._form.decode_error(reply))
 
     async def _wait_connected(self, limit: float | None) -> None:
-        """Waits for a connection. limit: the call's. Raises UNAVAILABLE, DEADLINE_EXCEEDED; phase=connect."""
+        """Waits until the channel has a connection or fails. limit: seconds that the call may take. Raises
+        UNAVAILABLE or DEADLINE_EXCEEDED (phase=connect).
+        """
         patience = self._options.connect_patience
         if patience is not None and limit is not None:
             patience = min(patience, limit / 4)
@@ -497,7 +499,7 @@ def _read(row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
 
 
 def _constant(dialect: Dialect, parameters: Mapping[str, str]) -> dict[str, str]:
-    """The parameters of every call: those of the options, and the version if its callers declare it."""
+    """The parameters of each call: of the options, and the version if callers of this version declare it."""
     own = {name: value for name, value in parameters.items() if name.lower() != VERSION_PARAMETER}
     if dialect.declares:
         own[VERSION_PARAMETER] = dialect.version
@@ -508,7 +510,9 @@ def _constant(dialect: Dialect, parameters: Mapping[str, str]) -> dict[str, str]
 
 
 def _pass_cancellation() -> None:
-    """Re-raises the CancelledError of this task; grpcio raises the same for a call cancelled elsewhere."""
+    """Re-raises the current CancelledError if it is meant for this task: grpcio raises the same for a call
+    that was cancelled elsewhere.
+    """
     task = asyncio.current_task()
     if task is None or task.cancelling():
         raise  # noqa: PLE0704  called from an except clause

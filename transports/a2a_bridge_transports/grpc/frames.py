@@ -56,8 +56,9 @@ class OversizeError(FrameError):
 
 
 class Unframer:
-    """Takes messages out of a body that arrives in pieces. limit: bytes of a message, also decompressed.
-    coding: of compressed messages, one of CODINGS; with None or `identity` none may be compressed.
+    """Takes messages out of a body that arrives in pieces. limit: bytes of one message, before and
+    after decompression. coding: of compressed messages, one of CODINGS; with None or `identity`, no message
+    may be compressed.
     """
 
     def __init__(self, limit: int, coding: bytes | None) -> None:
@@ -115,7 +116,9 @@ def timeout_of(text: bytes) -> float:
 
 
 def metadata_of_headers(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:
-    """The metadata of a call: no binary entries, which no binding reads, and only ASCII, as elsewhere."""
+    """The metadata of a call without its binary entries, which no binding reads. Values that are not ASCII
+    are left out, as other implementations do.
+    """
     return tuple(
         [
             (name.decode("latin-1"), value.decode("ascii"))
@@ -151,7 +154,9 @@ def web_trailers(headers: Headers) -> bytes:
 
 
 def from_web_text(data: bytes) -> bytes:
-    """The body of a `grpc-web-text` request: base64, or parts of it with padding each. Raises FrameError."""
+    """The body of a `grpc-web-text` request: base64 of the whole, or of parts with their own padding. Raises
+    FrameError.
+    """
     parts = re.findall(rb"[^=]+=*", b"".join(data.split()))
     try:
         return b"".join([b64decode(part, validate=True) for part in parts])

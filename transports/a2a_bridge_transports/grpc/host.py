@@ -27,7 +27,7 @@ log = logging.getLogger("a2a_bridge.grpc")
 _FAREWELL = 2.0
 #: accepted calls that wait for a handler
 _MOST_PENDING = 20_000
-#: the largest number of an option of gRPC: the C core ends the process for one more connection
+#: the largest value that options of gRPC get here. For 2**31 - 1 connections the C core ends the process
 _INT = 2**31 - 2
 #: grpcio cannot send to the caller of a call, because it has left or has rejected a message as too large
 _LEFT = (grpc.aio.InternalError,)
@@ -76,7 +76,9 @@ class GrpcHost:
         self._address = ListenAddress(self._address.host, port)
 
     async def drain(self, grace: float) -> None:
-        """Rejects new work and fails health; running work gets `grace` seconds, the rest is UNAVAILABLE."""
+        """Health reports NOT_SERVING. New work is rejected, running work gets `grace` seconds, and the rest
+        ends as UNAVAILABLE.
+        """
         if self._server is None:
             return
         self._offered.health.retired.set()

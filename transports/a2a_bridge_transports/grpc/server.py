@@ -83,7 +83,9 @@ class Exchange(Protocol):
         """Keeps metadata for the end of the call."""
 
     async def write(self, message: bytes) -> None:
-        """Sends a message, and waits for the caller to read. Raises an exception of the host if it left."""
+        """Sends a message, and waits for the caller to read. Raises an exception of the host if the
+        caller has left.
+        """
 
 
 class Rejection(NamedTuple):
@@ -129,7 +131,7 @@ class Running:
 class Handlers:
     """All rows of some dialects, found by full path; unknown operations of their services get an A2A error.
     If dialects share a package, the caller's declared version decides; without one, the newest. left: the
-    exceptions of the host for a caller that has left. They are passed on to it.
+    exceptions of the host for a caller that has left. The host gets them back.
     """
 
     def __init__(
@@ -312,7 +314,7 @@ class _Side:
                     if not isinstance(data, bytes):
                         data = await data
                     sent_bytes[GRPC.name] += len(data)
-                    # Waits until the transport accepts it, the back-pressure, and yields to other tasks.
+                    # Waits until the transport accepts the data (back-pressure), and yields to other tasks.
                     await write(data)
             if call_context.reply and not started:
                 # Clients of grpcio drop headers that come after the end of an empty stream.
@@ -459,8 +461,8 @@ def _first_metadata(reply: dict[str, str], event: Event) -> dict[str, str]:
 
 
 class _IdCheck:
-    """Checks the ids of a stream after the first one. Only that one is sent and the caller counts on from it,
-    so a stream whose ids are not consecutive has to break.
+    """Checks the ids of a stream after the first one. Only the first id is sent and the caller counts on from
+    it, so a stream whose ids are not consecutive has to break.
     """
 
     __slots__ = ("_expected",)

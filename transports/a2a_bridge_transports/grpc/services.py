@@ -32,7 +32,9 @@ _UNREADABLE = Rejection(GrpcStatus.INTERNAL, "the request cannot be read")
 
 
 class Health:
-    """grpc.health.v1: all is SERVING while new work is accepted. Draining ends that, and watches."""
+    """grpc.health.v1: every service is SERVING until the host drains or can accept no new work. Draining also
+    ends watches.
+    """
 
     def __init__(self, names: Iterable[str], rejection: Callable[[], A2AError | None] | None) -> None:
         self.names = {"", *names}

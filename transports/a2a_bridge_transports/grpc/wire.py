@@ -56,7 +56,9 @@ Metadata = Iterable[tuple[str, str | bytes]] | None
 
 
 def parameters_of(metadata: Metadata) -> dict[str, str]:
-    """Metadata as parameters (spec 3.2.6): entries of a name are joined, extensions of both names merged."""
+    """Metadata as service parameters (spec 3.2.6): entries of one name are joined by a comma, binary entries
+    are left out. The extensions come from both names for them.
+    """
     found: dict[str, str] = {}
     for name, value in metadata or ():
         if isinstance(value, str):
@@ -92,7 +94,9 @@ def begins_with_gap(metadata: Metadata) -> bool:
 
 
 def reply_metadata(reply: Mapping[str, str], request_metadata: Metadata, dialect: Dialect) -> Pairs:
-    """Response parameters as metadata; extensions named as in the request. Raises ValueError."""
+    """Response parameters as metadata. Activated extensions go back under the names that the request used.
+    Raises ValueError as `metadata_of` does.
+    """
     parameters = dict(reply)
     if not dialect.declares:
         parameters.pop(SIDE_CHANNEL, None)
@@ -127,8 +131,8 @@ class Target:
 
 
 def target_of(url: str) -> Target:
-    """The target of an interface URL (spec 5: `host:port`): that, an http, https, grpc or grpcs URL without a
-    path, as peers also write, or gRPC's own dns:, unix:, ipv4:, ipv6:. Raises ValueError for others.
+    """The target of an interface URL: `host:port` (spec 5), or, as peers also write, an http, https, grpc or
+    grpcs URL without a path, or gRPC's own dns:, unix:, ipv4:, ipv6:. Raises ValueError for other URLs.
     """
     if url.startswith(_NATIVE):
         return Target(url, None)
@@ -210,7 +214,7 @@ _UNCONNECTED = (
 
 def says_unconnected(reply: ErrorReply[bytes]) -> bool:
     """True if an UNAVAILABLE reads like one that this side made for lack of a connection. gRPC has no flag
-    for it, and a peer can send the same text: the caller also needs the channel's state to know.
+    for it, and a peer can send the same text: the caller must also check that the channel has no connection.
     """
     return reply.body is None and reply.text.lower().startswith(_UNCONNECTED)
 
@@ -246,7 +250,8 @@ def describe_unconnected(reply: ErrorReply[bytes], target: str, *, secure: bool 
     return f"no connection to the agent at {target}: {plain_text(reply.text)}"
 
 
-#: texts of gRPC and proxies for a connection that broke in a call, with a status that does not tell
+#: texts of gRPC's core and its proxies for a connection that broke during a call, by a status that does not
+#: tell so
 _BROKEN = {
     int(GrpcStatus.CANCELLED): ("cancelled", "stream removed", "received rst_stream"),
     int(GrpcStatus.UNKNOWN): ("stream removed",),
@@ -255,7 +260,9 @@ _BROKEN = {
 
 
 def broken_error(reply: ErrorReply[bytes]) -> A2AError | None:
-    """UNAVAILABLE for a status that gRPC made here for a broken connection, or a call that was dropped."""
+    """UNAVAILABLE for a status that this side's gRPC made because the connection broke, or because a stopping
+    server dropped the call; None for other statuses.
+    """
     words = _BROKEN.get(reply.status)
     if words is None or reply.body is not None or not reply.text.lower().startswith(words):
         return None

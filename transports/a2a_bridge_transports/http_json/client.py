@@ -140,7 +140,9 @@ class HttpJsonClient(ClientSide):
         return self.decode(row, _tree(data) if data else None, call.context)
 
     def _targets(self, row: Row[Any, Any], call: Call[Any, Any]) -> list[tuple[wire.HttpCall, bytes | None]]:
-        """Where to send the request, with its body. Several for streams: some agents take one method only."""
+        """Where to send the request, and its body. Several targets for streams, which some agents serve for
+        one method only.
+        """
         targets = wire.implode(row.address, self.encode(row, call))
         known = self._methods.get(row.operation)
         if known:

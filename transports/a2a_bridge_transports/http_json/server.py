@@ -115,7 +115,9 @@ class HttpJsonServer(ServerSide[wire.Routes]):
             return self.error(request, table or self.presume(request, having), context, failed, row)
 
     def _openapi(self, request: Request) -> Reply:
-        """The document of the `version` in the query, or of the newest. Raises INVALID_PARAMS for others."""
+        """The document of the version that the query names as `version`, else of the newest. Raises
+        INVALID_PARAMS for a version that is not served.
+        """
         from a2a_bridge.dialects.openapi import openapi  # not for servers that nobody asks
 
         known = {table.dialect.version: table.dialect for table in self.tables}
@@ -162,7 +164,9 @@ class _HttpJsonStream(CallStream[HttpJsonServer]):
 
 
 def _media(request: Request, table: Table[wire.Routes]) -> Headers:
-    """The media type of a response, uncached for GET. Older versions have application/json only."""
+    """The media type of a response, and for GET, that no cache keeps the response. Older versions have
+    application/json only.
+    """
     accept = request.headers.get("Accept")
     wanted = accept and not table.older and "a2a+json" in accept.lower() and _prefers_a2a(accept)
     media = A2A_JSON if wanted else JSON

@@ -57,7 +57,9 @@ Methods = dict[str, Route]
 
 
 class _Node:
-    """The rules that share the beginning of a path. ends: verb ("" for none) to the rules that end here."""
+    """The rules that share the beginning of a path. ends: by verb ("" for none), the rules that end
+    here.
+    """
 
     __slots__ = ("ends", "literals", "variable")
 
@@ -246,7 +248,9 @@ def _from_query(query: str, rule: HttpRule, members: tuple[str, ...]) -> JsonObj
 
 
 def _query_value(kind: str, text: str) -> Json:
-    """The JSON value of a text. Another kind of text stays one, for the decoder to reject with all else."""
+    """The JSON value of a text. A text that is not of the kind stays a text: the decoder of the request
+    rejects it, together with all other members that are wrong.
+    """
     if kind in ("int", "enum") and _INTEGER.fullmatch(text):
         return int(text)
     if kind == "bool" and text in ("true", "false"):

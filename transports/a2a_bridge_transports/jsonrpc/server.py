@@ -44,8 +44,9 @@ def _by_method(form: Form[Any, Any]) -> Rows:
 
 
 def _reject_method(row: Row[str, Any] | None, table: Table[Rows], having: Sequence[Table[Rows]]) -> NoReturn:
-    """Raises METHOD_NOT_FOUND for a method that only the versions `having` it know, or none, and
-    INVALID_PARAMS for params that are no object: apart from the frame, because other checks come before.
+    """Raises METHOD_NOT_FOUND for a method without a row, and INVALID_PARAMS for params that are no object:
+    not in the check of the frame, because other checks come first. table: the version of the request. having:
+    the versions that have the method.
     """
     if row is not None:
         raise invalid_params("", "params has to be an object")
@@ -88,7 +89,9 @@ def _place(message: Any, encoded: str) -> None:
 
 
 class JsonRpcServer(ServerSide[Rows]):
-    """A service at one URL. documents: of older versions beside it: relative path → handler of GETs."""
+    """A service at one URL. documents: the GET handlers that older versions have beside the URL, by the path
+    relative to the URL.
+    """
 
     def __init__(self, service: Service, dialects: Sequence[Dialect], options: HostOptions) -> None:
         super().__init__(JSONRPC, service, dialects, _by_method, options)
