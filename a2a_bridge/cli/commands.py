@@ -2,10 +2,11 @@
 
 Rules:
 1. The commands that run a server are modules of this package. All others are entry points of the group
-   `a2a_bridge.commands`: `NAME` or `GROUP.NAME`; absent tools and adapters say what to install.
-2. An entry point never takes the place of a command that runs a server; one of a group may.
-3. If several distributions have a command, it is that of the tools or the adapters, or else an error when it
-   is used.
+   `a2a_bridge.commands`: `NAME`, or `GROUP.NAME` for a command of a group. The names of the commands of the
+   tools and of the adapters are known here: where these are not installed, an error says what to install.
+2. An entry point never takes the place of a command that runs a server; a command of a group may.
+3. If several distributions have the same command, the one of the tools or the adapters counts. If neither has
+   it, its use is an error.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 class _TakesAsIs:
-    """A command or a group that takes defaults as they are, and converts texts and members of enums itself:
-    Typer converts every value with pydantic, which takes each server 80 ms and 11 MB.
+    """A command or a group that takes defaults as they are, and converts texts and members of enums itself.
+    Typer converts every value with pydantic, defaults too, which costs each server 80 ms and 11 MB.
     """
 
     callback: Any
@@ -152,9 +153,10 @@ def _words_of_variable(parameter: Any, context: Any) -> list[str] | None:
 
 
 def _each_by_itself(command: Any, context: Any, words: list[str]) -> list[str]:
-    """The words, with its flag before each word of an option that takes several: `--exec=PROG --exec=ARG
-    --http :0` for `--exec PROG ARG --http :0`. Such an option ends before the next flag with two dashes; all
-    words after `--`, which is left out, are its own. Raises typer.BadParameter for an option without words.
+    """The words of a command line in which each word of an option that takes several words has its flag:
+    `--exec=PROG --exec=ARG --http :0` for `--exec PROG ARG --http :0`. The words of such an option end before
+    the next flag of the command with two dashes; after `--`, which is left out, all words belong to the
+    option. Raises typer.BadParameter for such an option without words.
     """
     names = _options_with_words(command)
     if not names:
@@ -286,7 +288,7 @@ class Commands(Group):
 
             raise not_loaded("", error) from None
         except BrokenPipeError:
-            # The reader of our output has closed it: Typer would end with 1, and Python report it at exit.
+            # The reader of our output has closed it. Typer would end with 1, and Python report it at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(141) from None
         except _UsageError as error:
@@ -363,7 +365,9 @@ _OWN = SUMMARIES.keys() - _ABSENT.keys()
 
 @cache
 def _points() -> Mapping[str, Sequence[EntryPoint]]:
-    """The commands of other distributions by name; several if that many distributions have the command."""
+    """The commands of other distributions by name, with an entry point of each distribution that has the
+    command. Beside the tools and the adapters, no other distribution counts.
+    """
     from importlib.metadata import entry_points  # loads the parser of email
 
     found: dict[str, list[EntryPoint]] = {}
@@ -401,7 +405,9 @@ def _check(name: str) -> None:
 
 
 def _of_others(name: str, points: Sequence[EntryPoint]) -> Any:
-    """The command of an entry point. One that cannot be loaded says so when it is used: others must work."""
+    """The command of an entry point. A command that cannot be loaded says so when it is used, and not before:
+    the other commands must work.
+    """
     what = f"the command {points[0].name!r}"
     if len(points) > 1:
         return _broken(name, what, BrokenExtensionError(what, "it is there more than once", points))

@@ -1,4 +1,7 @@
-"""`a2a-bridge config`: checks configuration files, shows effective options, prints the JSON Schema."""
+"""`a2a-bridge config`: checks configuration files, shows effective options, prints the JSON Schema.
+
+It serves nothing and opens no store.
+"""
 
 import json
 from collections.abc import Mapping
@@ -103,7 +106,9 @@ def show(
 def show_options(
     context: typer.Context, command: Served | None, file: Path | None, output: Output, *, origin: bool
 ) -> None:
-    """Prints the effective options of a command; origin: with their sources. Raises typer.BadParameter."""
+    """Prints the effective options of a command. command, file: as for `reading_of`. origin: whether to print
+    the source of each value. Raises typer.BadParameter.
+    """
     from a2a_bridge.cli.reading import literal, rows
 
     listed = list(rows(reading_of(context, command, file)))
@@ -141,7 +146,9 @@ def _command(context: typer.Context, command: Served) -> Any:
 
 
 def reading_of(context: typer.Context, command: Served | None, file: Path | None) -> Reading:
-    """The options of a command; None: the one of the agents in the file. Raises typer.BadParameter."""
+    """The options of a command, from its file, its variables and its defaults. command: None for the command
+    that the agents in the file are for. Raises typer.BadParameter.
+    """
     arguments = [] if file is None else ["--config", str(file)]
     if command is None:
         with as_usage_error("--config", ConfigError):

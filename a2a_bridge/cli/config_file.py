@@ -1,4 +1,8 @@
-"""Configuration files in TOML: reading, and lines for error messages, which tomllib does not tell."""
+"""Configuration files in TOML: reading, and the lines of their keys for error messages.
+
+tomllib tells no positions. `line_of` finds a key by the headers of tables and the beginnings of lines; a key
+inside an inline table has the line of that table.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +58,9 @@ class ConfigFile:
 
     @classmethod
     def read(cls, path: Path) -> ConfigFile:
-        """The file at a path; in a worker, the content that the supervisor accepted. Raises ConfigError."""
+        """The file at a path; in a worker, the content that the supervisor accepted. Raises ConfigError
+        for a file that cannot be read, or is not TOML.
+        """
         try:
             content = _accepted()
             text = (path.read_bytes() if content is None else content).decode("utf-8-sig")
@@ -71,11 +77,13 @@ class ConfigFile:
             ) from None
         except RecursionError:
             raise ConfigError(path, [Problem(0, "has too many brackets inside of each other")]) from None
-        except ValueError:  # of a number or a date that Python cannot have
+        except ValueError:  # for a number or a date that Python cannot represent
             raise ConfigError(path, [Problem(0, "has a number or a date that is out of range")]) from None
 
     def line_of(self, place: Sequence[str | int]) -> int:
-        """The line of a key or of the table around it; 0 for none. place: keys (`_` or `-`) and indices."""
+        """The line of a key, or of the nearest table around it; 0 if there is none. place: the keys and
+        indices that lead to the key, with `_` or `-` in keys.
+        """
         wanted = tuple(_encoded(part) for part in place)
         best, length = 0, 0
         for number, found in _keys(self.text):
@@ -91,7 +99,9 @@ class ConfigFile:
 
 
 def hand_on(text: str) -> tuple[int, dict[str, str]]:
-    """A descriptor with the content of a file for a new process, and its variable. Raises OSError."""
+    """A file descriptor with the content of a file, for a process that is started, and the variable that
+    names the descriptor. The file itself may be half written when that process reads it. Raises OSError.
+    """
     with tempfile.TemporaryFile() as file:
         file.write(text.encode())
         file.flush()

@@ -1,6 +1,8 @@
-"""The agents of a configuration file in one process, and their changes when the file is read again: only
-agents that differ are added, replaced or removed. A gateway replaces an agent without a gap; an agent whose
-store or address only one can have leaves before the new one comes.
+"""The agents of a configuration file in one process, and their changes when the file is read again.
+
+Each agent has the flags of the command, with its own options in their place. A new file adds, replaces and
+removes only the agents that differ. A gateway replaces an agent without a gap. If the old and the new agent
+cannot both have the store or the address, the old agent ends before the new one starts.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ logger = logging.getLogger("a2a_bridge.cli.agents")
 @dataclass(frozen=True, slots=True)
 class AgentKind:
     """What differs between the commands. name: for `Launch`. entry: (name, its settings, its flags, its host
-    names, whether it is the only one, the playground) → the agent and its limits, or typer.BadParameter.
+    names, whether it is the only one, the playground) → the agent and its limits. An entry raises
+    typer.BadParameter.
     """
 
     name: str

@@ -78,8 +78,9 @@ def version_of(text: str) -> str:
 async def found_at(
     target: Target, options: DialOptions, version: str = "", *, resolver: Resolver | None = None
 ) -> tuple[hub.AgentCard, DialOptions]:
-    """An agent's card, and the options for the recognised implementation. A bare gRPC address has its
-    extended card, or a minimal one. resolver: reads the card of a URL. Raises A2AError, BadTargetError.
+    """An agent's card, and the options for the recognised implementation. An agent at a bare gRPC address is
+    asked for its extended card; if it has none, a minimal card is used. resolver: reads the card of a URL.
+    Raises A2AError, and BadTargetError for a file that holds no card.
     """
     if target.sort is TargetKind.URL:
         async with AsyncExitStack() as stack:
@@ -128,12 +129,12 @@ def _content(path: Path) -> bytes:
 
 
 def grpc_interface(place: str, version: str = "") -> hub.AgentInterface:
-    """The interface of a bare gRPC address, in the newest version unless one is given: it names none."""
+    """The interface of a bare gRPC address, which names no version: the newest unless one is given."""
     return interface("GRPC", place, version=version or KNOWN[0].version)
 
 
 def with_user_url(target: Target, options: DialOptions) -> DialOptions:
-    """The options with the address of the user. Card files and code name their interfaces themselves."""
+    """The options with the address that the user named. Card files and code name their own interfaces."""
     named = target.sort in (TargetKind.URL, TargetKind.GRPC)
     return replace(options, named=target.place) if named else options
 
@@ -142,7 +143,9 @@ def with_user_url(target: Target, options: DialOptions) -> DialOptions:
 async def open_target(
     target: Target, options: DialOptions
 ) -> AsyncIterator[tuple[hub.AgentCard, DialOptions]]:
-    """The card of an agent, and options to dial it. An agent in code has addresses while this is open."""
+    """The card of an agent, and the options to dial it. An agent in code has addresses of its own while the
+    context is open.
+    """
     if target.is_code:
         async with runtime.serve_agent(load(target)) as server:
             yield server.card, options

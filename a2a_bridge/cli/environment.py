@@ -1,12 +1,14 @@
 """Environment variables of the command, and the .env files of client commands.
 
 Rules of variables:
-1. A variable `A2A_BRIDGE_…` that no command has is an error. One environment serves several commands.
+1. A variable `A2A_BRIDGE_…` that no command has is an error. A variable of another command is none: one
+   environment serves several commands.
 2. A variable of a secret, and of a header, can end with `_FILE` and name a file with the value.
 3. Variables that Kubernetes and Docker make of the name of a service are not ours.
 
 Rules of .env files (SPEC.md 6.4):
-1. A flag outweighs a variable, this the local file, this the global file, and this the default.
+1. A flag outweighs a variable, which outweighs the local file, which outweighs the global file, which
+   outweighs the default.
 2. The global file is ~/.config/a2a-cli/.env (XDG_CONFIG_HOME is respected), the local one the nearest `.env`
    of the working directory or a folder above it. `--env-file` takes the place of the local one.
 3. A file may hold other programs' settings: only keys that begin with A2ACLI_ are read.
@@ -53,7 +55,9 @@ class Environment:
     named: bool = False
 
     def chosen_by(self, *options: str) -> EnvFile | None:
-        """The file that decides one of these options (names of the specification); None: no file does."""
+        """The file that the value of one of these options comes from; None for flags, variables and defaults.
+        options: by the names of the specification.
+        """
         for name in options:
             one = OPTIONS[name]
             if name in self.order or os.environ.get(one.variable_name):
@@ -172,9 +176,10 @@ _OF_SERVICES = re.compile(
 
 
 def read_variables(commands: Mapping[str, Any], first: str) -> None:
-    """Checks the variables, and sets those with a file: A2A_BRIDGE_KEY from A2A_BRIDGE_KEY_FILE. commands: by
-    name, loaded as far as they are needed; first: the one that runs. Raises typer.BadParameter for an unknown
-    variable, one that is set as well, and a file that cannot be read.
+    """Checks the variables, and sets those whose values are in files: A2A_BRIDGE_STORE_KEY from
+    A2A_BRIDGE_STORE_KEY_FILE. commands: all commands by name, which are loaded as far as they are needed.
+    first: the command that runs. Raises typer.BadParameter for an unknown variable, for a variable that is
+    set beside its `_FILE`, and for a file that cannot be read.
     """
     pending = {name for name in os.environ if name.startswith(PREFIX) and not _OF_SERVICES.fullmatch(name)}
     files = {name for name in pending if name.startswith(HEADER) and name.endswith(_FILE)}

@@ -1,4 +1,8 @@
-"""From the flags of `gateway` to options, and to the gateway: its card is read, dialled and served."""
+"""From the flags of `gateway` to options, and to the gateway: its card is read, dialled and served.
+
+`gateway_options` and `with_upstream` make options of flags, and open no connection. `found` and `bridge` take
+options only, and know no flags.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +101,9 @@ async def bridge(
     reloader: Reloader | None = None,
     launch: Launch | None = None,
 ) -> None:
-    """Serves `target` until a signal. Raises A2AError for an agent that cannot be reached or used."""
+    """Serves `target` until a signal. launch: the playground. Raises A2AError for an agent that cannot be
+    reached or used.
+    """
     async with found(
         target, listening.options, options, file=file, binding=binding, version=version
     ) as upstream:
@@ -167,7 +173,9 @@ async def found(
 
 
 async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list[Candidate]:
-    """The interfaces to dial, each printed with its warnings. Raises UNSUPPORTED_OPERATION without any."""
+    """The interfaces to dial, each printed on stderr with its warnings. Raises UNSUPPORTED_OPERATION if there
+    is none.
+    """
     found = await Destinations(options).check_and_connect(candidates)
     faults = await asyncio.gather(*(_fault(one, options) for one in found))
     usable = []
@@ -208,7 +216,9 @@ async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list
 
 
 async def _fault(one: Destination, options: DialOptions) -> str:
-    """The fault in the response to a question for an unknown task, such as a redirect; empty for none."""
+    """The fault that a question for an unknown task shows: a wrong path, a redirect, a response that is none
+    of A2A. Empty if there is none, or if nobody can be asked.
+    """
     if one.rejection or one.silence:
         return ""
     error = await ask(one.candidate, options)
@@ -231,7 +241,9 @@ def _origin(url: str) -> str:
 def upstream_card(
     target: Target, card: hub.AgentCard, from_file: bool, binding: str, version: str
 ) -> hub.AgentCard:
-    """The card to dial. An address of gRPC, or a URL with a card from a file, is dialled as it is given."""
+    """The card whose interfaces are dialled. A gRPC address is dialled as it is given, and so is a URL with a
+    card from a file (as JSON-RPC, unless another binding was requested). Else the card has the addresses.
+    """
     if target.sort is TargetKind.GRPC:
         return hub.AgentCard(supported_interfaces=[grpc_interface(target.place, version)])
     if target.sort is TargetKind.URL and from_file:
@@ -248,7 +260,9 @@ _TOKENS = (UpstreamAuth.CLIENT_CREDENTIALS, UpstreamAuth.TOKEN_EXCHANGE)
 def with_upstream(
     options: ServeOptions, flags: ReachFlags, parameters: Mapping[str, str], *, ca: str = ""
 ) -> ServeOptions:
-    """The options with those of the agent. ca: PEM for the token endpoint. Raises typer.BadParameter."""
+    """The options of a gateway, with the options for its agent from the flags. parameters: those of every
+    call. ca: PEM file of trusted authorities for the token endpoint. Raises typer.BadParameter.
+    """
     for text in flags.endpoint or ():
         with as_usage_error("--endpoint", ValueError):
             check_endpoint(text)

@@ -2,7 +2,7 @@
 
 Rules:
 1. A command with a configuration file shows the options that people need first; `--help-all` shows all, and
-   environment variables. Headings are the groups of their declarations.
+   environment variables. The headings are the groups that the options are declared with.
 2. A command or an option that other programs have, and this one has not, is an error that says what to type.
 3. `--help` loads this module, so it imports little.
 """

@@ -4,6 +4,7 @@ Rules:
 1. Lines have no content of messages, no credentials and no query of a URL.
 2. JSON is one object a line, also for messages that are text otherwise.
 3. The agent's own loggers work as without the bridge.
+4. `--tracing on` configures the OpenTelemetry SDK by OTEL_* variables, unless the agent's code has done so.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ class TextFormat(logging.Formatter):
 
 
 class JsonFormat(TextFormat):
-    """One JSON object: time, level, logger, message, the record's own fields, the span's ids, exception."""
+    """One JSON object: time, level, logger, message, the extra fields of the record, the ids of the current
+    span, and exception.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -92,8 +95,9 @@ class JsonFormat(TextFormat):
 
 
 def configure_logging(flags: ServerFlags) -> None:
-    """Sends the bridge's log to stderr, or where --log-config says. To be called before the agent's code,
-    which may configure logging; then `open_logging`. Raises typer.Exit for a useless configuration.
+    """Sends the bridge's log to stderr, or where --log-config says. To be called before the agent's code is
+    loaded, which may configure logging; `open_logging` does the same for all other loggers afterwards. Raises
+    typer.Exit for a configuration that cannot be used.
     """
     formatter = JsonFormat() if flags.log_format is LogFormat.JSON else TextFormat()
     if flags.log_format is LogFormat.JSON:
@@ -112,7 +116,8 @@ def configure_logging(flags: ServerFlags) -> None:
 
 def open_logging(flags: ServerFlags) -> None:
     """Lets the agent's loggers work. If its code has configured the root logger, the bridge logs there, too;
-    otherwise all loggers, except libraries below WARNING, have the bridge's format, level and JSON on stderr.
+    otherwise all loggers have the bridge's format and level, except libraries below WARNING. With JSON, the
+    texts that the agent's code writes to stderr are JSON, too.
     """
     if flags.log_config is not None:
         return
@@ -187,7 +192,9 @@ _REMEDY = "pip install opentelemetry-sdk opentelemetry-exporter-otlp"
 
 
 def configure_tracing(mode: TracingMode) -> Literal["auto", "off"]:
-    """`ServeOptions.tracing`; call it after the agent's code, which goes first. Raises typer.Exit."""
+    """The value for `ServeOptions.tracing`. To be called after the agent's code is loaded, whose provider has
+    priority. Raises typer.Exit if `on` is not possible.
+    """
     if mode is TracingMode.OFF:
         return "off"
     if mode is TracingMode.ON:

@@ -7,9 +7,11 @@ Rules:
 4. A line of progress on stderr is wiped before anything else is printed.
 5. The functions here show control characters as escapes, on both streams and in the log: agents, providers
    and files choose texts, and must not control a terminal.
-6. Known credentials (`hide`) are `***` in messages and errors: an agent may repeat them. Data is not changed.
-7. The JSON document of an error has a code, which decides the exit code: A2A's own name
-   (`TaskNotFoundError`), the agent's name of an error that A2A does not define, or `A2ACLI_ERR_…`.
+6. Known credentials (`hide`) are `***` in messages and errors: an agent may repeat them. Data of an agent is
+   printed as it is.
+7. The JSON document of an error has a code, which decides the exit code. An error of the protocol has A2A's
+   own name (`TaskNotFoundError`), an error that A2A does not define has the agent's name for it, and every
+   other error has a code of the specification of the command line (`A2ACLI_ERR_…`).
 """
 
 from __future__ import annotations
@@ -101,7 +103,7 @@ def on_terminal() -> bool:
 
 
 def progress(text: str) -> None:
-    """Shows a step in place of the one before; empty wipes the line. Does nothing without a terminal."""
+    """Shows a step in place of the step before; "" wipes the line. Does nothing if stderr is no terminal."""
     global _progress  # noqa: PLW0603  stderr is global, too
     if not (text or _progress) or not on_terminal() or (text and _in_line):
         return
@@ -158,8 +160,8 @@ class MessageHandler(logging.Handler):
 
 
 def fail(code: Exit, text: str, advice: str = "", error: Failure | None = None, **members: Any) -> typer.Exit:
-    """Prints an error; returns the exception that ends the command with the exit code. error: outweighs the
-    first three. members: of its JSON document, besides those of every error.
+    """Prints an error; returns the exception that ends the command with the exit code. error: outweighs code,
+    text and advice. members: of its JSON document, besides those of every error.
     """
     shown = error or local_failure(code, text, advice)
     shown = replace(shown, code=_secrets.text(shown.code), message=_secrets.text(shown.message))
@@ -218,8 +220,8 @@ def not_opened(error: StoreOpenError, remedy: str | None = None) -> typer.Exit:
 
 
 def not_loaded(what: str, error: OtherVersionError | BrokenExtensionError) -> typer.Exit:
-    """Prints the reason why an entry point of another distribution cannot be loaded. what: is named by one of
-    another version; a broken one names itself.
+    """Prints the reason why an entry point of another distribution cannot be loaded. what: the name of the
+    entry point, for an OtherVersionError; a BrokenExtensionError has the name itself.
     """
     if isinstance(error, OtherVersionError):
         return fail(Exit.USAGE, f"{what}: {error.text}", error.remedy)

@@ -5,7 +5,8 @@ Rules:
 2. Without `--config` neither pydantic nor a TOML parser is loaded.
 3. A file can be read again while the command runs; flags and the environment stay as they are.
 4. No secret is printed (`show_value`). The name of a file with a secret is no secret.
-5. A configuration file that was printed can be read: defaults, which may exclude each other, are comments.
+5. A configuration file that was printed gives the same options when it is read: defaults are comments,
+   because some options may only be given together with others.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class Reading:
 
     @classmethod
     def of(cls, context: typer.Context, group: type, values: Mapping[str, Any]) -> Reading:
-        """Options from values of flags and variables, kept for `of_context`. Raises typer.BadParameter."""
+        """Reads the options of a command whose flags and variables have these values, and keeps the result
+        for `of_context`. Raises typer.BadParameter.
+        """
         origins = {}
         for name in values:
             source = context.get_parameter_source(name)
@@ -231,8 +234,9 @@ def _flag(one: Option) -> str:
 
 
 def _check_given(read: Reading) -> None:
-    """Raises typer.BadParameter for an option without the one that it needs, and for one of authentication
-    that is empty, as by a variable of a shell that is not set: nobody would be checked.
+    """Raises typer.BadParameter for an option without the option that it needs, and for an option of
+    authentication that is given and empty, as by a variable of a shell that is not set: nobody would be
+    checked.
     """
     from a2a_bridge.cli.server_flags import EdgeFlags  # only commands of servers have these options
 

@@ -3,12 +3,14 @@ looks at the code of an agent in the same way.
 
 Rules:
 1. A file that is not valid changes nothing; one line of the log says why.
-2. Only options that are declared as `live` can change; one warning names the others, which need a new start.
-   Access rules stay together with an option that says who callers are: the same names may mean others.
+2. Only options that are declared as `live` can change. Others keep their values until the next start, and one
+   warning names them. If one of these says who callers are, the access rules do not change either: new rules
+   may mean other callers by the same names.
 3. All changes take effect together, or none: if one cannot be made, those before it are undone.
 4. Listeners stay, and running calls finish as they began, but for those that new access rules do not allow.
-5. A file counts when it has been still for one interval, or for three if it is shorter than before: it may be
-   half written. Processes that are started with it get the content that was accepted (`text`).
+5. A change of the file counts when the file has been still for one interval, or for three if the file is
+   shorter than before: it may be half written. Processes that are started with the file get the content that
+   was accepted (`text`), not the file.
 6. Rules, authentication and agents that a change takes away are a warning.
 """
 
@@ -90,7 +92,9 @@ class Reloader:
         self._appliers.append(applier)
 
     def note_hangups(self) -> None:
-        """Keeps a SIGHUP for `attach` instead of ending the process. To be called in the main thread."""
+        """From now on SIGHUP does not end this process: `attach` reads the file again for a SIGHUP that came
+        before. To be called in the main thread.
+        """
         if _HANGUP is not None:
             signal.signal(_HANGUP, self._note_hangup)
 
@@ -155,7 +159,9 @@ class Reloader:
     async def attach(
         self, hangups: Callable[[Callable[[], None]], None] | None = None
     ) -> AsyncIterator[None]:
-        """Reloads on SIGHUP and, with `--reload`, on changes. hangups: registers a function for SIGHUP."""
+        """Reloads on SIGHUP, and on changes of the file with `--reload`, while the context is open. hangups:
+        registers a function to call on SIGHUP; by default the event loop does.
+        """
         loop = asyncio.get_running_loop()
         tasks: set[asyncio.Task[Any]] = set()
 
@@ -197,7 +203,9 @@ class Reloader:
 
 
 async def watch_code(folder: Path, on_change: Callable[[], Awaitable[Any]]) -> None:
-    """Calls `on_change` when Python files below a folder have changed and are still; see `_NO_CODE`."""
+    """Calls `on_change` whenever Python files below a folder have changed and are still. Folders of
+    environments and hidden folders are left out (`_NO_CODE`).
+    """
     look, known = Look(folder, _state_of_code), dict(_code(folder))
     while True:
         await asyncio.sleep(_CODE_PAUSE)
@@ -265,7 +273,9 @@ def _state_of_code(folder: Path) -> _State:
 
 
 def _remove_bytecode(path: str) -> None:
-    """Removes a file's bytecode: Python would run it after two changes in one second, of the same size."""
+    """Removes the bytecode of a file that has changed. Python compares the size of the file and the second of
+    its change: after two changes in one second it would run the code of the first one.
+    """
     with suppress(OSError):  # there is none, or Python cannot write to this folder either
         Path(cache_from_source(path)).unlink()
 

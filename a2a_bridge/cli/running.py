@@ -89,7 +89,7 @@ async def serve_until_signal(
     launch: Launch | None = None,
 ) -> None:
     """Serves until SIGINT or SIGTERM, then drains; a second signal ends the process at once. Prints the ready
-    line when the sockets listen. advertised: checks the URLs of the card. playground: of the running server.
+    line when the sockets listen. advertised: checks the URLs of the card. launch: the playground.
     Raises typer.Exit if the sockets cannot listen, or the store cannot be opened.
     """
     from a2a_bridge.app.process import ready_line, stop_signals, watch_loop
@@ -160,7 +160,8 @@ def _announce(server: Any) -> None:
             print_message(f"  {interface.protocol_binding:<10} {interface.protocol_version}  {interface.url}")
 
 
-#: a group of entry points; the entry `page` makes the callables of a Launch of the flags and the kind
+#: a group of entry points; the entry `page` is called with the flags of the server and its kind, and makes
+#: an object with the callables of a Launch
 PLAYGROUND = "a2a_bridge.playground"
 
 
@@ -182,7 +183,9 @@ def check_one_process(flags: ServerFlags) -> None:
 
 
 def launch_of(flags: ServerFlags, kind: str = "agent") -> Launch | None:
-    """The playground of the flags, if any. kind: agent or gateway. Raises typer.BadParameter, typer.Exit."""
+    """The playground that the flags ask for, if any. kind: `agent` or `gateway`. Raises typer.BadParameter,
+    and typer.Exit if the tools are not installed, or their page cannot be loaded.
+    """
     if not flags.ui:
         return None
     from importlib.metadata import entry_points

@@ -2,7 +2,7 @@
 
 Rules:
 1. API keys, JWTs and proxy headers are asked in this order. Client certificates identify callers where
-   nothing else does; beside another method the listener requires them, and the method names the caller.
+   nothing else does; beside another method the listener requires them, and the other method names the caller.
 2. A server that listens on more than this machine and checks nobody says so once.
 3. The supervisor of Envoy checks TLS files with `server_tls`, and loads no protobuf.
 """
@@ -81,7 +81,9 @@ def note_open(flags: ServerFlags) -> None:
 
 
 def note_task_owners(flags: GatewayFlags) -> None:
-    """Logs a warning if each worker knows its own task owners only. Raises typer.Exit for an unfit store."""
+    """For several workers: logs a warning if each of them will know the owners of its own tasks only. Raises
+    typer.Exit for a store that they cannot share.
+    """
     if flags.store.startswith("postgresql:"):
         return
     if flags.store.startswith("sqlite:"):
@@ -129,7 +131,8 @@ def _methods(flags: ServerFlags) -> list[Method]:
     found += _tokens(flags)
     if flags.proxy_user_header:
         found.append(_proxy(flags))
-    # A certificate of every connection may be a proxy's: beside another method it identifies nobody.
+    # A certificate that every connection has to have may be that of a proxy: beside another method it
+    # identifies nobody.
     if flags.ssl_ca_certs is not None and (flags.ssl_cert_reqs is ClientCertificate.OPTIONAL or not found):
         from a2a_bridge.auth import ClientCertificates
 

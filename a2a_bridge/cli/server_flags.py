@@ -34,7 +34,8 @@ from a2a_bridge.core.option_classes import (
 )
 from a2a_bridge.core.options import Table, flag, of, required, table
 
-#: the operations and groups of `auth.rules`, which loads protobuf; supervisors read rules. A test compares
+#: the operations and groups that `auth.rules` knows. They are repeated here because a supervisor reads rules,
+#: too, and `auth.rules` loads protobuf. A test compares both
 OPERATIONS = frozenset(
     {
         "SendMessage",
@@ -181,7 +182,9 @@ class ConfigFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class RuleSettings(Table):
-    """One `[[rules]]`, as `auth.rules.Rule`. Raises ValueError without members: it is rarely a whole rule."""
+    """One `[[rules]]`: allows calls, as `auth.rules.Rule` does. An empty member allows everything. Raises
+    ValueError for a rule without members: it is more often an unfinished rule than the wish of somebody.
+    """
 
     operations: tuple[str, ...] = table(
         tuple, "Names such as SendMessage, or read and send for groups of them."

@@ -1,4 +1,7 @@
-"""From flags of `serve` and `gateway` to interfaces, options and the agent of `serve`. It opens nothing."""
+"""From the flags of `serve` and `gateway` to interfaces and options, and the agent that `serve` hosts.
+
+It opens no socket and no store.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,9 @@ class ListenOptions:
 
     @classmethod
     def of(cls, flags: ServerFlags) -> ListenOptions:
-        """JSON-RPC and HTTP+JSON on one listener, gRPC on another, by version. Raises typer.BadParameter."""
+        """JSON-RPC at `/` and HTTP+JSON at the root paths of one listener, gRPC on another, in each version.
+        Raises typer.BadParameter.
+        """
         http, grpc = _addresses(flags)
         interfaces = _interfaces(flags, http, grpc)
         plain, host = taken(runtime.ServeOptions, flags), taken(HostOptions, flags)
@@ -244,7 +249,7 @@ _LONGEST = 48
 
 
 def store_url(url: str, agent: Agent) -> str:
-    """The store to open: `url`, else a file of this agent in a new folder. Raises typer.Exit."""
+    """The store to open: `url`, else a file for this agent, whose folder is created. Raises typer.Exit."""
     if url:
         return url
     try:
@@ -303,7 +308,9 @@ def push_options(flags: ServerFlags) -> PushOptions:
 
 
 def file_name(name: str) -> str:
-    """A file name for an agent: its name if that is valid, else its valid characters and a digest of it."""
+    """A file name for an agent: its name if that is valid; else its valid characters and a digest, so that no
+    two agents share a file.
+    """
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:_LONGEST]
     if plain and plain == name:
         return f"{plain}.db"
@@ -311,8 +318,9 @@ def file_name(name: str) -> str:
 
 
 def load_agent(code: str | None, flags: ServeFlags, name: str = "") -> tuple[Agent, ListenOptions]:
-    """The agent in code, which is loaded, or (code: None or empty) of a program, which may be called `name`;
-    and the options to serve it with. Raises BadTargetError, typer.BadParameter, typer.Exit.
+    """The agent in code, which is loaded, or of a program, and the options to serve it with. code: None, or
+    empty, for a program. name: of the agent of a program that is given no other name. Raises BadTargetError,
+    typer.BadParameter, typer.Exit.
     """
     listening = ListenOptions.of(flags)
     store = store_options(flags)

@@ -1,5 +1,5 @@
 """The pydantic-settings model of a class of options: it checks a configuration file, and merges it with what
-the command line and the environment say, which outweigh the file.
+the command line and the environment say: a flag outweighs a variable, which outweighs the file.
 
 Rules:
 1. Values of the file have the types of TOML: "8" is no number. Lists are also taken for texts with commas.
@@ -87,7 +87,7 @@ def model_of(group: type) -> type[BaseSettings]:
 class _Settings(BaseSettings):
     """A configuration: given values, and the file."""
 
-    # A key in capital letters would be no key for the check of secrets, and for the origin of a value.
+    # The check of secrets, and the origin of a value, would not find a key in capital letters.
     model_config = SettingsConfigDict(frozen=True, extra="forbid", case_sensitive=True)
 
     @classmethod

@@ -53,7 +53,9 @@ class BadTargetError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target. place: URL, gRPC address, path or module. name: dotted object in it; empty: the only one."""
+    """A parsed target. place: URL, gRPC address, path or module. name: the object in it, dotted; empty for
+    "the only one".
+    """
 
     sort: TargetKind
     place: str

@@ -171,7 +171,8 @@ class UsageRecorder:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ListenAddress | None]:
         """Restores the counts, saves them while the context is open and when it closes; gives the address of
-        the listener. Raises OSError when it cannot listen, typer.Exit for another or a read-only file.
+        the listener. Raises OSError when it cannot listen, typer.Exit for a file with other content, or one
+        that cannot be written.
         """
         from a2a_bridge.bindings.binding import find, operator_options
         from a2a_bridge.codec import dumps

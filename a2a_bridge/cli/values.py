@@ -1,4 +1,7 @@
-"""Exit codes, and values of flags that need more than a type. `--version` loads it, so it imports little."""
+"""Exit codes, and values of flags that need more than a type: addresses, headers, keys, versions, secrets.
+
+`--version` loads this module, so it imports little.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ class Exit(IntEnum):
 
 
 def usage_error(flag: str, text: object) -> typer.BadParameter:
-    """A flag, a variable or a key of a file has a value that cannot be used."""
+    """The error of a flag, a variable or a key of a file whose value cannot be used."""
     return typer.BadParameter(str(text), param_hint=flag)
 
 
@@ -66,7 +69,9 @@ _BINDINGS = {"http": "HTTP+JSON", "rest": "HTTP+JSON", "httpjson": "HTTP+JSON", 
 
 
 def parse_binding(text: str, flag: str = "--binding") -> str:
-    """The installed binding that a user means: `HTTP+JSON` of `rest`; or empty. Raises typer.BadParameter."""
+    """The installed binding that a user means: `HTTP+JSON` for `rest`; empty for an empty text. Raises
+    typer.BadParameter.
+    """
     if not text:
         return ""
     from a2a_bridge.bindings.binding import (
@@ -175,7 +180,7 @@ def text_or_file(text: str, source: str) -> str:
 
 def file_text(path: str | Path, source: str) -> str:
     """The content of a file with a secret, without white space around it. Raises typer.BadParameter, also for
-    a file without content: an option that is empty is an option that is not set, such as no key.
+    a file without content: an empty secret would count as none.
     """
     if not str(path).strip():
         raise usage_error(source, "is empty: it names a file")

@@ -1,6 +1,7 @@
 """A process as a worker of `--workers` and `serve --reload`. It talks with its supervisor (`workers.py`) in
-lines over a socket: the worker sends its ready line, after LOADED if it has to wait for its turn, the
-supervisor TURN, new access rules, and SUCCEEDED.
+lines over a socket. A worker that has to wait for its turn sends LOADED once its agent is loaded. Each worker
+sends its ready line. The supervisor sends TURN when the turn has come, new access rules, and SUCCEEDED when
+the worker has a successor.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class Worker:
     @classmethod
     @cache
     def of_environment(cls) -> Worker | None:
-        """The values of the supervisor, or None; removed, so that commands of the agent are no workers."""
+        """The values that the supervisor passed to this process; None without a supervisor. They are removed
+        from the environment, so that a command which the agent starts is no worker.
+        """
         value = os.environ.pop(VARIABLE, None)
         if value is None:
             return None
@@ -91,7 +94,9 @@ class Worker:
 
     @contextmanager
     def attach(self) -> Iterator[None]:
-        """Listens to the supervisor; once the supervisor is gone, this process gets SIGTERM."""
+        """Listens to the supervisor while the context is open, and sends this process SIGTERM when the
+        supervisor is gone.
+        """
         loop = asyncio.get_running_loop()
         rest = b""
         for line in self.early:

@@ -47,7 +47,9 @@ Places = Callable[[], Mapping[str, str]]
 async def worker_admin(
     listen: ListenAddress, places: Places, has_started: Callable[[], bool]
 ) -> AsyncIterator[ListenAddress]:
-    """Listens for operators; gives the address. has_started: all workers were ready once. Raises OSError."""
+    """Listens for operators while the context is open; gives the address. has_started: whether all workers
+    have been ready once. Raises OSError.
+    """
     async with http_fetch(DialOptions(connect_timeout=_PATIENCE, resolve=_literal)) as fetch:
         host = cast("DocumentHost", find("JSONRPC").host(listen, operator_options(listen)))
         host.show("/metrics", partial(_metrics, fetch, places))
@@ -72,7 +74,7 @@ async def _metrics(fetch: Fetch, places: Places, accept: str) -> Page:
         for family in text_string_to_metric_families(text)
     ]
     encode, kind = choose_encoder(accept)
-    # A registry is asked for nothing else.
+    # The encoder calls no other method of a registry.
     return Page(200, kind, encode(SimpleNamespace(collect=lambda: merge(families))))
 
 

@@ -3,11 +3,12 @@
 Rules:
 1. The supervisor serves nothing. It binds the addresses, starts the same command once per worker, and prints
    the ready line when all workers are ready.
-2. Each worker has its own HTTP listener with SO_REUSEPORT, which the supervisor keeps open: connections that
-   wait for a worker that ends are accepted by its successor. grpcio opens its listener itself, like this.
+2. Each worker has its own HTTP listener with SO_REUSEPORT. It listens once the worker is ready, and the
+   supervisor keeps it open: connections that wait for a worker that ends are accepted by its successor.
+   grpcio opens its listener itself, also with SO_REUSEPORT.
 3. A worker that ends is replaced. SIGHUP starts successors with the code and the configuration on disk, if it
    is valid, and drains each worker once its successor is ready. New access rules count in all workers at
-   once, beside the old ones.
+   once, beside the old rules.
 4. SIGTERM and SIGINT drain all workers. The supervisor closes its copies of the listeners, so that each
    worker accepts what waits in its own and then really closes it, as a server without workers does.
 5. A worker whose supervisor has died drains and ends.
@@ -113,8 +114,9 @@ def supervise(
     code: Path | None = None,
 ) -> typer.Exit:
     """Runs this command in workers until SIGINT or SIGTERM; the caller raises the returned exit. bus: the
-    binary of a NATS server, or empty. check: raises typer.BadParameter for new flags that successors cannot
-    serve. code: a folder whose changes start successors. Raises typer.BadParameter if calls are counted.
+    binary of a NATS server, over which the workers talk; empty for none. check: raises typer.BadParameter for
+    new flags with which no successors can serve. code: a folder; changes of its code start successors. Raises
+    typer.BadParameter if the flags ask to count calls.
     """
     if flags.workers > 1:
         _check_counting(flags)
@@ -182,7 +184,9 @@ class _Slot:
 
 
 class _NotReadyError(Exception):
-    """A worker ended, or could not be started (reason), before it was ready. code: negative for a signal."""
+    """A worker ended before it was ready, or could not be started. code: its exit code; negative: a signal.
+    reason: of the system, if the worker could not be started.
+    """
 
     def __init__(self, code: int, reason: str = "") -> None:
         super().__init__(reason or _exit_code(code))
@@ -192,8 +196,9 @@ class _NotReadyError(Exception):
 
 class _Supervisor:
     """Starts, replaces and ends the workers. Raises OSError for an address that cannot be listened on. http,
-    grpc: HOST:PORT, or empty. grace: seconds to drain. admin: of the listener for operators, if any. key: of
-    all workers; empty for a new one. bus: see `supervise`.
+    grpc: HOST:PORT, or empty if it is not served. grace: seconds that workers have to drain. admin: host and
+    port of the listener for operators, if there is one. key: of all workers; empty for a new key. bus: see
+    `supervise`.
     """
 
     def __init__(
@@ -499,8 +504,8 @@ def _exit_code(code: int) -> str:
 
 
 def _bound(address: str, flag: str, *, shared: bool = False) -> socket.socket:
-    """A socket at HOST:PORT that shares its port. shared: this command has the port already; otherwise
-    another process there is an error, also if it would share. Raises OSError, typer.BadParameter.
+    """A socket at HOST:PORT that shares its port. shared: this command has the port already. Otherwise
+    another process at this address is an error, also if it would share. Raises OSError, typer.BadParameter.
     """
     host, port = listen_address(address, flag)
     family, kind, number, _, where = socket.getaddrinfo(

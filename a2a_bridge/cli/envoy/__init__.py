@@ -1,5 +1,6 @@
 """Envoy as the server of `serve` and `gateway` (`--server envoy`), in two processes: `supervisor.py` starts
 Envoy; `application.py` runs in it, executes the same command line again and serves an ASGI application.
+`bootstrap.py` has the configuration of Envoy.
 """
 
 from __future__ import annotations

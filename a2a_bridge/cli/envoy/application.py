@@ -1,7 +1,7 @@
 """The ASGI application that Envoy loads: runs the command line again, in the process of Envoy.
 
 Rules:
-1. The command runs in a thread, with the checks, messages and exit codes that it has elsewhere.
+1. The command runs in a thread of its own, with the checks, messages and exit codes that it has elsewhere.
 2. Its event loop is that of Envoy's Python module, which calls the application in it.
 3. Envoy starts to listen when the application is ready, and ends when the command has ended.
 """
@@ -100,7 +100,7 @@ class Inside:
     async def serve(
         self, application: Any, interfaces: Sequence[hub.AgentInterface], window: float | None
     ) -> AsyncIterator[Listening]:
-        """Lets Envoy send requests to an application until the context ends. Raises errors of its start."""
+        """Lets Envoy send requests to an application until the context ends. Raises errors of the start."""
         application.trailers = True  # the card lists gRPC
         await application.start()
         answering: Application = application
@@ -208,7 +208,9 @@ async def _not_ready(_scope: Any, _receive: Any, _send: Any) -> None:
 
 
 def on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Reports errors of callbacks as loops do, but for futures that pyvoy resolves after a client left."""
+    """Reports errors of callbacks, as event loops do. When a client leaves, pyvoy resolves futures that are
+    cancelled already: that is no error.
+    """
     if isinstance(context.get("exception"), asyncio.InvalidStateError):
         _log.debug("a client left: %s", context.get("message"))
     else:
@@ -271,7 +273,7 @@ _LOOK = 0.01
 
 
 class Admin:
-    """The administration of the Envoy that this process is."""
+    """The administration of the Envoy that this process is, over its Unix socket."""
 
     def __init__(self, socket: str) -> None:
         self._socket = socket
@@ -304,7 +306,9 @@ class Admin:
         return await self._number(CONNECTIONS)
 
     async def wait_finished(self, limit: float, farewell: float) -> None:
-        """Waits at most `limit` seconds for open requests, then `farewell` seconds for idle connections."""
+        """Waits until no request is open, for at most `limit` seconds, then until no connection is open, for
+        at most `farewell` seconds: callers that keep idle connections open do not delay the end.
+        """
         for name, seconds in ((STREAMS, limit), (CONNECTIONS, farewell)):
             try:
                 async with asyncio.timeout(seconds):

@@ -6,10 +6,10 @@ Rules:
 2. The client address and the scheme are those of the connection. The bridge reads the headers of the proxies
    that it trusts (--forwarded-allow-ips).
 3. Envoy's limits lie above the limits of the bridge, so that callers get the bridge's errors.
-4. This Envoy has no universal header validation. So its HTTP/1 codec accepts bare LF, folded lines, a space
-   behind a chunk size and any trailer; nothing behind Envoy parses the bytes again.
-5. pyvoy 1.3.0 never answers a request whose path is not UTF-8. The RBAC filter rejects it before, and a
-   mapping of local replies gives the response of the builtin server.
+4. Envoy's universal header validation is not compiled into this Envoy. So its HTTP/1 codec accepts bare LF,
+   folded lines, a space behind a chunk size and any trailer; nothing behind Envoy parses the bytes again.
+5. pyvoy 1.3.0 never answers a request whose path is not UTF-8. So the RBAC filter rejects the request before
+   pyvoy, and a mapping of local replies gives it the status and the body that the builtin server has for it.
 """
 
 import json

