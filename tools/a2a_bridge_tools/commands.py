@@ -1,4 +1,6 @@
-"""The commands `server` (a demo agent), `ui` and `skill`. `--help` loads it, so it imports only flags."""
+"""The commands `server` (a demo agent), `ui` (the playground) and `skill` (files for coding agents). `--help`
+loads this module, so it imports nothing but declarations of flags.
+"""
 
 from dataclasses import dataclass
 from importlib.resources import as_file, files

@@ -1,6 +1,7 @@
 """The agent of `a2a-bridge server`: it repeats what it hears, and knows the standard prefixes of A2A's
-conformance documents (`tck-…`, ACTS 11.2), and `tck-auth-required`, which only the documents have. A reply to
-a question completes the task; `tck-multi-turn` takes answers until one is `done`.
+conformance documents as the first word of a text (`tck-…`, ACTS 11.2; only the documents have
+`tck-auth-required`). A reply to a question completes the task. A task that began with `tck-multi-turn` takes
+replies until one is `done`.
 """
 
 import asyncio

@@ -1,9 +1,12 @@
 """The card: where it is and how it is served, whether its members belong to its versions, its signatures.
 
 Rules of the SDKs that would stumble over the card, by the table of peer profiles:
-1. An SDK whose requests have no A2A-Version reads the members of 0.x only; others those of 1.0, if any.
-2. Of several gRPC entries, an SDK dials the first or the last (`GrpcAddress.entry`), most not a URL.
-3. The advice for a reader that rejects a card is the card for a query that the reader accepts, if any.
+1. An SDK whose requests have no A2A-Version reads the members of 0.x only. All other SDKs read the members of
+   1.0 if there are any.
+2. Of several gRPC entries, an SDK dials the first or the last (`GrpcAddress.entry`). Most SDKs cannot dial a
+   URL.
+3. For a reader that rejects a whole card, the advice is the card that the server gives for a query, if the
+   reader accepts such a card.
 """
 
 import re

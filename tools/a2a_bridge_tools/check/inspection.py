@@ -35,7 +35,8 @@ class Finding:
     ok: bool
     #: what was found
     detail: str
-    #: what to change. With it, an ok finding warns: some callers have a problem, or a step was not tried
+    #: what to change. A finding that is ok and has a fix is a warning: some callers have a problem, or a step
+    #: could not be tried
     fix: str = ""
     #: whether the agent cannot be reached at all
     unreachable: bool = False

@@ -1,7 +1,8 @@
 """The way to the agent: its name, a connection, its certificate, each interface of the card, and credentials.
 
 Rules:
-1. Dates, names and authority of a certificate are one handshake each: OpenSSL stops at the first fault.
+1. The dates, the names and the authority of a certificate are checked by one handshake each: OpenSSL stops at
+   the first fault, and a certificate may have several.
 2. Every interface is dialled in the version that the card names, and in the other one.
 3. An agent has to ask for credentials as its card says.
 """
@@ -176,7 +177,9 @@ class _Handshakes:
     async def verify_leaf(
         self, leaf: str, *, dates: bool = False, names: bool = False
     ) -> tuple[str, dict[str, Any]]:
-        """What is wrong with the certificate, or its content. leaf: is trusted; empty: authorities are."""
+        """What is wrong with the certificate (empty for nothing), and its content if nothing is. leaf: a
+        certificate that counts as trusted; empty for the usual authorities.
+        """
         context = self._context(leaf)
         context.check_hostname = names
         if not dates:

@@ -19,8 +19,9 @@ Rules of documents:
 4. A document whose tests cannot be listed is an error of the command line, which names the place; a mistake
    within a test is an error of that test.
 
-A response in a document is given by a server of this process: with `jsonrpc` to the client of JSONRPC, else
-to the client of HTTP+JSON. A public card is no response of an operation, and is decoded only.
+A server of this process sends the response that a document has. The client of JSONRPC reads a body with
+`jsonrpc`, the client of HTTP+JSON any other body. A public card is no response of an operation, and is
+decoded only.
 """
 
 from __future__ import annotations
@@ -369,7 +370,7 @@ _KINDS: Mapping[type, str] = {list: "list", dict: "object", str: "text"}
 
 
 def documents_of(suite: Path | None) -> Iterator[Mapping[str, Any]]:
-    """The documents of a suite and all they include: `variables` and `tests`. Raises typer.BadParameter."""
+    """Each document of a suite and of its includes: `variables` and `tests`. Raises typer.BadParameter."""
     if suite is None:
         yield _content(json.loads((files("a2a_bridge_tools.client") / "suite.acts.json").read_text("utf-8")))
         return
@@ -435,7 +436,7 @@ def _content(tree: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def entries(tree: Mapping[str, Any], name: str, kind: type = dict, place: str = "") -> list[Any]:
-    """The entries of a list, if it is there. Raises ValueError that names the value of another type."""
+    """The entries of the list `name`; empty without it. Raises ValueError that names a value of no `kind`."""
     found: list[Any] = _typed(tree.get(name, []), list, place + name)
     return [_typed(one, kind, f"{place}{name}[{number}]") for number, one in enumerate(found)]
 

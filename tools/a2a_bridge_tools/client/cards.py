@@ -125,7 +125,9 @@ async def _fetch_extended(session: reaching.Session, *, flags: CardGetFlags) -> 
 
 @dataclass(slots=True)
 class SignatureCheck:
-    """Checks a card when it is read, and remembers the outcome. trust: the check with the user's keys."""
+    """Checks a card when it is read, and remembers the outcome. trust: the check with the keys of the user;
+    None without keys. required: whether a card without a valid signature is an error.
+    """
 
     trust: CheckCard | None
     required: bool

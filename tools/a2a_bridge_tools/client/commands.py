@@ -1,4 +1,4 @@
-"""The client commands: their arguments and help. `--help` loads this module, so it imports only flags."""
+"""The client commands: their arguments and help. `--help` loads this module, so it imports little."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -6,7 +6,8 @@ Rules:
 3. A record has each message once, so that `--replay` sends it once, and the frames of every interface.
 
 Results are compared in a canonical form, and not as bytes:
-1. An id becomes `<id 1>`, `<id 2>` … in order of appearance, everywhere: relations of ids are compared.
+1. An id becomes `<id 1>`, `<id 2>` … in order of appearance, wherever it appears: the relations between ids
+   are compared, and not the ids.
 2. A timestamp becomes `<time>`; only its presence is compared.
 3. Texts that differ only in values that look generated (UUIDs, long runs of hexadecimal digits, random
    letters and digits) are reported separately from real differences.

@@ -6,7 +6,7 @@ Rules:
    agents do not declare what they ask for. A card whose schemes take neither gets none, with a warning.
 3. `auth login` keeps tokens by agent in ~/.config/a2a-cli/tokens.json (XDG_CONFIG_HOME is respected). The
    file has mode 0600 from the first byte, so that only its owner can read it.
-4. A token is sent to the origin of its agent only, and not after it has expired: its user logs in again.
+4. A token is sent only to the origin of its agent, and only until it expires. Then its user logs in again.
 """
 
 import json

@@ -2,7 +2,8 @@
 
 Rules:
 1. The request is what the client side of the binding writes, read from a socket of this process.
-2. A secret is a variable (`$A2ACLI_BEARER`) or `***`; nothing else is a variable or command for a shell.
+2. In place of a secret stands the variable that holds it (`$A2ACLI_BEARER`), or `***`. A shell finds no other
+   variable and no command in the text.
 """
 
 import asyncio
@@ -65,7 +66,9 @@ class Request:
 
 
 async def request_of_call(call: Call[Any, Any], candidate: Candidate, options: DialOptions) -> Request:
-    """A call as a request with the credentials of its interface. Raises typer.BadParameter without one."""
+    """The request that a call would be, with the credentials that this interface gets. Raises
+    typer.BadParameter for a request that cannot be shown.
+    """
     (vetted,) = await Destinations(options).check([candidate])
     options = options_for(vetted.candidate, options)
     binding = candidate.interface.protocol_binding

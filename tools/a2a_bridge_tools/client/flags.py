@@ -1,5 +1,6 @@
 """The flags of the client commands. A field with the name of a row of `OPTIONS` (`specification.py`) has the
-variants and the variable of that row. Others, such as `--cacert`, are shown by `--help-all`.
+variants and the variable of that row. Flags of the bridge's own,
+such as `--cacert`, are shown by `--help-all`.
 """
 
 from dataclasses import dataclass

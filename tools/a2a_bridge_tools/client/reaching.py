@@ -166,7 +166,7 @@ class OlderVersionError(A2AError):
 
 
 class SilentTaskError(A2AError):
-    """DEADLINE_EXCEEDED: nothing of a task has changed for too long. cause: what broke its stream."""
+    """DEADLINE_EXCEEDED: nothing of a task has changed for too long. cause: the error of its stream."""
 
     def __init__(self, seconds: float, cause: A2AError | None) -> None:
         why = f" since its stream broke ({cause.message})" if cause is not None else ""
@@ -448,7 +448,9 @@ def secret_values(flags: ClientFlags) -> Secrets:
 def with_credentials(
     card: hub.AgentCard, options: DialOptions, given: Credentials, flags: ClientFlags
 ) -> tuple[DialOptions, Secrets]:
-    """Options with credentials where the card wants them, and all known ones; says so if some are missing."""
+    """The options with credentials where the card wants them, and all credentials that are known. Warns if
+    the card asks for credentials and the user gave none.
+    """
     if not (given.bearer or given.api_key or options.parameters or options.tls) and (
         asks := list_required(card)
     ):

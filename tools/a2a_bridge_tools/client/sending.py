@@ -1,13 +1,16 @@
 """`send` and `chat`: from the flags to messages; and the wait for a task after a message.
 
-Rules of a wait (SPEC.md 7) for a task by its stream, or by looks at it if there is none, or it breaks.
-1. A terminal state, or one that asks the caller for something, ends a wait; an unspecified state does not.
+Rules of a wait (SPEC.md 7): a task is followed by its stream, and looked at again when there is no stream or
+the stream breaks.
+1. A terminal state ends a wait, as does a state that asks the caller for something; an unspecified state does
+   not.
 2. Looks at a task have growing pauses: up to `--poll-interval`, and up to `_LONGEST` for a task that does not
    change. A time-out is the caller's.
 3. A message is sent once. When its stream breaks before its task is known, the error is the result.
 4. A break and its cause are shown at once. From then on, and for an agent that does not stream, the wait ends
    when nothing has changed for `--silence-timeout`: some agents leave a task as it was when they failed.
-5. Agents of 0.x answer with several messages, events of one stream, whose end is the end of the answer.
+5. Agents of 0.x answer with several messages in one stream. Each message is an event, and the end of the
+   stream is the end of the answer.
 
 `chat` needs a terminal on both sides; anywhere else it ends at once and names `send`. The context of the
 first response goes with every further message, and the task only while it asks for something.

@@ -1,5 +1,6 @@
-"""Results as text (SPEC.md 9.2): one `Label: value` a line, and blocks, without fields: a label on its line,
-content, an empty line. No part is dropped: texts and data are blocks, a file is a field.
+"""Results as text (SPEC.md 9.2): one `Label: value` a line, and blocks. A block is its label on a line, its
+content, and an empty line; it has no fields. No part is dropped: texts and data are blocks, a file is a field
+with its name, type and size.
 """
 
 import json

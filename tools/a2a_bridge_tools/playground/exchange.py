@@ -8,7 +8,8 @@ Rules:
 3. The history drops the oldest exchanges that are not pinned.
 4. A gateway's call is recognised by the trace id that the page's call began with (W3C Trace Context): every
    binding carries it, and a gateway passes it on. Calls of other callers are not looked at further.
-5. Frames have no call: a context variable has the call of a task, while the client side runs.
+5. Frames do not name their call. So a context variable holds the call that an asyncio task makes, while the
+   client side runs.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
@@ -224,7 +225,7 @@ class History:
         return [line for one in self._exchanges.values() for line in one.lines]
 
     def import_lines(self, lines: Iterable[bytes]) -> list[int]:
-        """Adds the exchanges of a record, each from its call on. Raises ValueError that names a bad line."""
+        """Adds the exchanges of a record; each begins with a call. Raises ValueError with the bad line."""
         found: list[Exchange] = []
         for at, line in enumerate(lines, 1):
             if not line.strip():

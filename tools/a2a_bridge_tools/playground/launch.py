@@ -31,7 +31,9 @@ PROGRAM = f"a2a-bridge {__version__}"
 
 @dataclass(slots=True)
 class Launch:
-    """Makes the playground of a running server, by the flags of its command (kind)."""
+    """Makes the playground of a running server, by the flags of its command. kind: `agent` or `gateway`.
+    Raises typer.BadParameter.
+    """
 
     flags: ServerFlags
     kind: str

@@ -291,7 +291,7 @@ class Playground:
         )
 
     def _place_for(self, request: web.Request) -> str:
-        """Where others reach this server (rule 4)."""
+        """Where others reach this server (rule 5)."""
         is_wild = self.listen.host in _LOOPBACK and urlsplit(f"//{request.host}").hostname not in _LOOPBACK
         return f"http://{request.host}" if is_wild else self._place
 
@@ -495,7 +495,7 @@ def _headers(tree: dict[str, Any]) -> dict[str, str]:
 
 
 def _read_files() -> dict[str, tuple[str, bytes]]:
-    """The files of the page by name: type and content (rule 5)."""
+    """The files of the page by name: type and content (rule 6)."""
     return {
         one.name: (kind, one.read_bytes())
         for one in (files(__package__) / "static").iterdir()

@@ -1,4 +1,6 @@
-"""An agent of the playground: its card, its cells, and one call over several of them, with examples."""
+"""An agent that the playground calls: its card, its cells, and the same call over several cells at once, with
+an example of each request.
+"""
 
 from __future__ import annotations
 
