@@ -1,10 +1,12 @@
 """One of several agents: as it is given to a server, while it is served, and as callers find it.
 
 Rules:
-1. An entry has the name, options and opening of an agent, a member its part of the hosts, and its calls.
+1. An entry has the name of an agent, its options, and the way to open it. A member has its part of the hosts,
+   and its calls in progress.
 2. gRPC finds the agents behind a common address by tenant or host name. The tenant that names an agent ends
    here: the agent sees a call without it. Other tenants belong to the agent that is found otherwise.
 3. A host name counts where the server sees the authority of a call, which grpc.aio does not show.
+4. `GET /agents` and the AI Catalog list the agents.
 """
 
 from __future__ import annotations
@@ -103,7 +105,9 @@ def remote(
 
 
 def options_of(name: str, options: ServeOptions, server: ServeOptions) -> ServeOptions:
-    """One agent's options: access and TLS of the server; a public URL of its own, or one with its path."""
+    """The options of one agent. Who may call, and TLS, are the server's. Its public URL is its own, or the
+    server's with the path of the agent.
+    """
     path = f"{PATH}/{name}"
     return replace(
         options,

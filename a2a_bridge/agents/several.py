@@ -114,7 +114,7 @@ class Agents:
 
     async def open(self, entries: Sequence[AgentEntry]) -> None:
         """Opens the agents, then the listeners. An agent that takes longer than `_PATIENCE` comes later.
-        Raises the first error that is no lost connection, and OSError for an address.
+        Raises the first error that is no lost connection, and OSError if it cannot listen.
         """
         for entry in entries:
             self._enter(entry)

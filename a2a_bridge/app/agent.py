@@ -134,8 +134,9 @@ def open_store_of(options: ServeOptions) -> AbstractAsyncContextManager[Store | 
 async def agent_app(
     agent: Agent, options: ServeOptions, names: Names | None = None, *, sends: bool = True
 ) -> AsyncIterator[AgentApp]:
-    """A running agent while the context is open. names: of tasks, where callers name them. sends:
-    notifications, if the options allow it. Raises StoreOpenError, ValueError for contradictory options.
+    """A running agent while the context is open. names: of tasks, where callers name them. sends: whether the
+    agent sends notifications, if the options allow it. Raises StoreOpenError, ValueError for contradictory
+    options.
     """
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store_of(options))
@@ -210,8 +211,8 @@ class _Unopened(Generic[_T]):
 def opened_as(
     example: str, take: Callable[[Any], Any] | None = None
 ) -> Callable[[Callable[_P, AsyncIterator[_T]]], Callable[_P, AbstractAsyncContextManager[_T]]]:
-    """Like `asynccontextmanager`; `example` is the statement that opens it. take: converts the first
-    argument.
+    """Like `asynccontextmanager`, for contexts that applications open. example: the statement that opens one.
+    take: converts the first argument, or raises, at the call.
     """
 
     def decorate(
@@ -244,7 +245,7 @@ def check_interfaces(given: Any) -> None:
 
 
 def take_target(given: Any) -> Agent | hub.AgentCard | hub.AgentInterface | str:
-    """A target for `connect`: an address, a card, or an agent as for `take_agent`. Raises TypeError."""
+    """A target for `connect`: an address, a card, or an agent as for `Agent.of`. Raises TypeError."""
     if isinstance(given, (Agent, hub.AgentCard, hub.AgentInterface, str)):
         return given
     try:

@@ -77,7 +77,7 @@ async def gateway_app(
     """A gateway to a remote agent while the context is open. dial: opens one interface of the agent. tasks:
     what the gateway remembers of tasks. resumes: whether the agent's card offers to resume streams. names: of
     tasks, where callers name them. Raises StoreOpenError, ValueError for contradictory options, and
-    UNSUPPORTED_OPERATION without an interface.
+    UNSUPPORTED_OPERATION if none of the interfaces can be dialled.
     """
     async with AsyncExitStack() as stack:
         owning = keeps_owners(options)

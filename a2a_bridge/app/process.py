@@ -1,7 +1,7 @@
 """Runs an agent or a gateway as a program: event loop, ready line, signals, draining.
 
-A thread warns of code that blocks the event loop, and with it every call of the process: it asks the loop for
-a sign of life, and looks at the stack of the loop's thread when none comes. Only code outside of the bridge,
+A thread warns of code that blocks the event loop, and so every call of the process. It asks the loop for a
+sign of life, and looks at the stack of the loop's thread when none comes. Only code outside of the bridge,
 its libraries and Python is reported: a process that gets no CPU is no defect of the agent.
 """
 
@@ -144,7 +144,7 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def ready_line(server: Any) -> str:
-    """`ready http=http://HOST:PORT grpc=HOST:PORT admin=http://HOST:PORT` of a Server, with what listens."""
+    """`ready http=http://HOST:PORT grpc=HOST:PORT admin=http://HOST:PORT`, with open listeners only."""
     parts = ["ready"]
     if server.http is not None:
         parts.append(f"http={'https' if server.secure else 'http'}://{server.http}")
@@ -169,8 +169,9 @@ class Stop(asyncio.Event):
 
 @contextmanager
 def stop_signals(grace: float) -> Iterator[Stop]:
-    """An event that the first signal sets; the second signal exits with its default code. A process that runs
-    some time after the grace (seconds) exits with 1: an agent may block the event loop, and with it signals.
+    """An event that the first signal sets; the second signal exits with its default code. A process that
+    still runs some time after `grace` (seconds) exits with code 1: an agent may block the event loop, so that
+    signals are not handled.
     """
     stop = Stop()
     loop = asyncio.get_running_loop()
@@ -216,7 +217,8 @@ def _end(grace: float) -> None:
 
 _log = logging.getLogger("a2a_bridge.loop")
 
-#: seconds without a sign of life of a blocked loop, and between questions: blocks of 0.5 s are found
+#: seconds without a sign of life after which the loop counts as blocked, and between two questions: so each
+#: block of half a second is found
 LIMIT, _EVERY = 0.4, 0.1
 
 _INSTALLED = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})

@@ -3,10 +3,11 @@
 Rules:
 1. Declared interfaces are mounted, and the card lists exactly these.
 2. Transports are reached by name only (`bindings.find`), so this module imports none of them.
-3. Every service gets the same middleware, hosted agent and gateway alike; none for metrics and traces without
-   them. Client sides are watched where they reach the network, so that each attempt counts.
+3. Every service gets the same middleware, hosted agent and gateway alike. There is middleware for metrics
+   and traces only if they are on. Client sides are watched where they reach the network: each attempt counts.
 4. Callers choose the Host header. So a signed card has the addresses of the options and of the listeners
-   only, and a public URL is needed where callers can use none of these. One document has all keys.
+   only, and a public URL is needed where callers can use none of these. One document has the keys of
+   cards and of notifications.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ class Shared:
 
 class Remembered:
     """The state of one server for callers of 0.x, in memory: push registrations and names of tasks. tasks:
-    keeps the names; None for a table of their own. registers: the service stores no registrations.
+    keeps the names; None for a table of their own. registers: whether registrations
+    are remembered here, because the service does not store them.
     """
 
     def __init__(
@@ -166,9 +168,9 @@ def guard(
     elsewhere: bool = False,
     offer: Offer | None = None,
 ) -> Service:
-    """A service behind the middleware of every server. dialects: the served versions; 0.x has its own
-    middleware, with the memory `remembered`, if shared. elsewhere: see `validate`. offer: the extensions, if
-    they change.
+    """A service behind the middleware of every server. dialects: the served versions; middleware for 0.x
+    is added only with them. remembered: the memory for callers of 0.x, if it is shared. elsewhere: see
+    `validate`. offer: the extensions of the card, if it can change.
     """
     rounded.on_first = log_rounding
     bounds = options.limits
@@ -252,9 +254,10 @@ async def serve(
     admin: Admin | None = None,
 ) -> AsyncIterator[Server]:
     """Serves a service on the declared interfaces. host: an application in place of listeners, which its
-    owner starts and drains; only the paths of the interfaces count. admin: the open listener of the options.
+    owner starts and drains; only the paths of the interfaces count. shared: see `Shared`. admin: the listener
+    of `options.admin`, if it is open already.
     """
-    profiles()  # of a broken entry point, the start is the time to hear; each call would fail later
+    profiles()  # a broken entry point must fail the start, and not each call later
     options = add_metrics(options)
     service, rewrites = served.service, served.rewrites_card
     paths = jsonrpc_paths(served.card)
@@ -419,7 +422,9 @@ def card_signer(options: ServeOptions) -> CardSigner | None:
 
 
 def check_signable(plan: Sequence[Mounted], options: ServeOptions, *, serves: bool, mounted: bool) -> None:
-    """Raises ValueError for a card without addresses to sign. serves: over HTTP. mounted: not by us."""
+    """Raises ValueError if the card would have no addresses of its own to sign. serves: whether there is an
+    HTTP listener. mounted: whether that listener is an application.
+    """
     if not serves:
         raise ValueError("a signed card needs an HTTP interface, which serves it")
     if options.public_url:

@@ -3,7 +3,8 @@
 Rules:
 1. A card without a valid signature is used, with one warning; with `required` it is rejected.
 2. Of a card with a valid signature only what the signature covers is read.
-3. Keys come from the configured sources, or an https URL (`jku`) of an allowed host in the signature.
+3. Keys come from the configured sources. A key set that a signature names (`jku`) counts only if it is an
+   https URL of an allowed host.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ Rules:
 3. The operator named the issuer or the URL of the keys, so they may have private addresses. A URL in a
    discovery document (OIDC, RFC 8414) is not the operator's: its host is the issuer's, or has public
    addresses only; the URL of an https issuer is https.
-4. The discovery document names the issuer itself. No redirects; sizes and times are limited.
+4. The discovery document has to be that of the issuer itself. Redirects are not followed; sizes and times are
+   limited.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class KeySetSource:
         self._is_failing = False
 
     async def find(self, kid: str | None, usable: Callable[[Any], bool]) -> Sequence[Any]:
-        """The usable keys with an id, or all without one; may be empty. Raises UNAVAILABLE without keys."""
+        """The usable keys with an id, or all of them without an id. Raises UNAVAILABLE if none are known."""
         self.refresh()
         if not self._keys:
             if self._reading is not None:
@@ -98,7 +99,9 @@ class KeySetSource:
         return found
 
     def refresh(self) -> None:
-        """Begins to read the keys if it is time. For every call: its key may have been withdrawn by then."""
+        """Begins to read the keys again if it is time for that; does not wait. For every call, also a call
+        that needs no key: its caller may be the only one, and the caller's key may have been withdrawn.
+        """
         pause = _RETRY if self._is_failing or not self._keys else REFRESH
         if self._tried_at is None or self._clock() - self._tried_at >= pause:
             self._start_reading()

@@ -108,7 +108,9 @@ def live(rules: Sequence[Rule] | LiveRules) -> LiveRules | None:
 
 
 def authorise(rules: Sequence[Rule] | LiveRules, agent: str = "") -> Middleware:
-    """Rejects calls that no rule allows, inside of the authentication. agent: its name among several."""
+    """Middleware that rejects calls which no rule allows. It has to be inside of the authentication. agent:
+    the name of the agent on a server with several.
+    """
     known = live(rules)
     if known is None:
         return lambda service: service
@@ -147,7 +149,9 @@ INTERVAL = 0.25
 def end_lapsed_calls(
     authentication: Authentication | None, rules: LiveRules | None = None, agent: str = ""
 ) -> Middleware:
-    """Ends lapsed calls, inside of authentication and rules. rules: if they change. agent: among several."""
+    """Middleware that ends calls. It has to be inside of the authentication and of the rules. rules: if they
+    can change. agent: the name of the agent on a server with several.
+    """
     if authentication is None and rules is None:
         return lambda service: service
     return lambda service: _Lasting(service, authentication, rules, agent)

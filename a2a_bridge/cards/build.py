@@ -16,7 +16,8 @@ Rules:
 6. The document for all versions is not valid under the schema of one. A reader that names a version, by
    `?version=1.0` or by the header A2A-Version, gets the card of that version. A version that is not served is
    rejected in a query. It is ignored in a header, because clients send the header with every request; so is a
-   version in a header that lacks a binding of the card, because the client may want this binding.
+   version in a header that lacks a binding of the card, because the client may want this binding. `versions`
+   limits the document to these versions for all readers.
 
 Rules of one document for readers of 1.0 and of older versions:
 1. The members of 1.0 are written first. Each older version adds its own, newest first: `url`,
@@ -218,8 +219,8 @@ class Advertisement:
     card: all members except the interfaces. mounted: the interfaces. options: the public addresses, without
     the mount path, and what the card lists; `https://` and port 443 of a public gRPC address mean TLS.
     card_address: the listener that serves the card. secure: the HTTP listeners of this process use TLS.
-    grpc_secure: gRPC URLs have the scheme https. carries: the card is of a remote agent, and keeps the
-    content for further bridges that only an older version has. grpc_here: whether the server below can carry
+    grpc_secure: gRPC URLs have the scheme https. carries: the card is of a remote agent: content that
+    only an older version has stays in it for further bridges. grpc_here: whether the server below can carry
     gRPC, which has no listener of its own: then the card lists it at the host and port of the request, unless
     the application is mounted below a path. prefix: the path of the agent on a shared host, which base URLs
     have already; gRPC finds the agent by its tenant. sign: signs a card as JSON, except for 0.2, which has no
@@ -471,7 +472,7 @@ class Advertisement:
 
 
 def _newest_of(text: str) -> str:
-    """The newest known version in a list with commas, as of a header that came several times; or empty."""
+    """The newest known version in a list with commas, such as a repeated header; empty if there is none."""
     named = {by_version(one.strip()) for one in text.split(",")}
     return next((dialect.version for dialect in KNOWN if dialect in named), "")
 

@@ -46,7 +46,9 @@ _SECURE = ("https://", "grpcs://")
 
 
 class CardError(A2AError):
-    """INVALID_AGENT_RESPONSE. absent: there is no document. hint: what helps, unless the message says it."""
+    """INVALID_AGENT_RESPONSE of a document that should be a card. absent: there is no document. hint: what
+    helps; empty if the message says it.
+    """
 
     def __init__(self, message: str, *, absent: bool = False, hint: str = "") -> None:
         super().__init__(Reason.INVALID_AGENT_RESPONSE, message, blame=Blame.PEER)
@@ -60,7 +62,7 @@ def without_mark(document: bytes) -> bytes:
 
 
 def parse_bytes(body: bytes, location: str, *, hosted: bool = False) -> hub.AgentCard:
-    """The card in a JSON document. hosted: served here, so that it needs no interfaces. Raises CardError."""
+    """The card in a JSON document. hosted: of an agent here, which needs no interfaces. Raises CardError."""
     hint = CORRECTED if location.startswith(_WEB) else ""
     try:
         return _parse(loads(body), location, hosted)

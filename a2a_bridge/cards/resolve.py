@@ -85,14 +85,15 @@ class Resolver:
         self._entries: FIFOCache[str, _Entry] = FIFOCache(limit)
 
     async def resolve(self, url: str) -> hub.AgentCard:
-        """The card behind a base URL or card URL. Raises UNAVAILABLE without a response, UNAUTHENTICATED or
-        PERMISSION_DENIED without a card after 401 or 403, INVALID_AGENT_RESPONSE for no card.
+        """The card behind a base URL or card URL. Raises A2AError: UNAVAILABLE without a response,
+        UNAUTHENTICATED or PERMISSION_DENIED if there is no card and a place answered 401 or 403,
+        INVALID_AGENT_RESPONSE if the document is not a card.
         """
         return (await self.locate(url)).card
 
     async def locate(self, url: str, *, exact: bool = False, revalidate: bool = False) -> Located:
         """The card behind a base URL or card URL, and where it was found. Raises A2AError as `resolve` does.
-        exact: without the card of the origin. revalidate: ask, even if the known card is fresh.
+        exact: do not fall back to the card of the origin. revalidate: ask, even if the known card is fresh.
         """
         if revalidate:
             for entry in self._entries.values():

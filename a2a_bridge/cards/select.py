@@ -66,7 +66,8 @@ def select(
     card: hub.AgentCard, *, known: Collection[str], binding: str = "", version: str = ""
 ) -> list[Candidate]:
     """The usable interfaces in the card's order, which is the agent's preference (spec 8.3). known: the
-    installed bindings. binding, version: only these, unless empty. Raises UNSUPPORTED_OPERATION, with a list.
+    installed bindings. binding, version: only these, unless empty. Raises UNSUPPORTED_OPERATION with a list
+    of the interfaces if none is usable.
     """
     wanted = by_version(version) if version else None
     secure = {
@@ -133,7 +134,7 @@ def unusable(card: hub.AgentCard, *, known: Collection[str]) -> list[str]:
 
 
 def _dialect_of(interface: hub.AgentInterface, known: Collection[str]) -> Dialect | None:
-    """The dialect of an interface; None for an unknown one, or if the version lacks the binding."""
+    """The dialect of an interface; None if its binding or version is unknown, or they do not go together."""
     dialect = _dialect(interface)
     if dialect is None or interface.protocol_binding not in known or _is_relative(interface.url):
         return None
