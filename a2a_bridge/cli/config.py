@@ -1,5 +1,4 @@
 """`a2a-bridge config`: checks configuration files, shows effective options, prints the JSON Schema.
-
 It serves nothing and opens no store.
 """
 
@@ -106,9 +105,7 @@ def show(
 def show_options(
     context: typer.Context, command: Served | None, file: Path | None, output: Output, *, origin: bool
 ) -> None:
-    """Prints the effective options of a command. command, file: as for `reading_of`. origin: whether to print
-    the source of each value. Raises typer.BadParameter.
-    """
+    """Prints the effective options of a command; origin: and their sources. Raises typer.BadParameter."""
     from a2a_bridge.cli.reading import literal, rows
 
     listed = list(rows(reading_of(context, command, file)))

@@ -1,7 +1,5 @@
-"""Configuration files in TOML: reading, and the lines of their keys for error messages.
-
-tomllib tells no positions. `line_of` finds a key by the headers of tables and the beginnings of lines; a key
-inside an inline table has the line of that table.
+"""Configuration files in TOML: reading, and the lines of keys for error messages: tomllib tells no lines.
+A key inside an inline table has the line of that table.
 """
 
 from __future__ import annotations

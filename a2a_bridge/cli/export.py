@@ -1,5 +1,4 @@
 """`a2a-bridge export`: prints configurations of other programs, made of the options of a server.
-
 It serves nothing, and reads no file but the configuration of the bridge: it can run anywhere.
 """
 

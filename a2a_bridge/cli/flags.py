@@ -1,5 +1,4 @@
 """The flags that client commands and servers share. `core/options.py` says how flags are declared.
-
 A command takes one object of a class of flags, and `with_flags` gives the command an option for each field of
 the class. `--help` lists the flags of the most derived class first.
 """

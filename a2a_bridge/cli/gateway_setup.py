@@ -1,5 +1,4 @@
 """From the flags of `gateway` to options, and to the gateway: its card is read, dialled and served.
-
 `gateway_options` and `with_upstream` make options of flags, and open no connection. `found` and `bridge` take
 options only, and know no flags.
 """

@@ -74,9 +74,7 @@ class TextFormat(logging.Formatter):
 
 
 class JsonFormat(TextFormat):
-    """One JSON object: time, level, logger, message, the extra fields of the record, the ids of the current
-    span, and exception.
-    """
+    """One JSON object: time, level, logger, message, the record's extra fields, the span's ids, exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {

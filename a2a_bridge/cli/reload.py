@@ -92,9 +92,7 @@ class Reloader:
         self._appliers.append(applier)
 
     def note_hangups(self) -> None:
-        """From now on SIGHUP does not end this process: `attach` reads the file again for a SIGHUP that came
-        before. To be called in the main thread.
-        """
+        """Keeps a SIGHUP for `attach` instead of ending the process. To be called in the main thread."""
         if _HANGUP is not None:
             signal.signal(_HANGUP, self._note_hangup)
 

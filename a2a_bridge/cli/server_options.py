@@ -1,6 +1,5 @@
-"""From the flags of `serve` and `gateway` to interfaces and options, and the agent that `serve` hosts.
-
-It opens no socket and no store.
+"""From the flags of `serve` and `gateway` to interfaces and options, and the agent that `serve` hosts. It
+opens no socket and no store.
 """
 
 from __future__ import annotations

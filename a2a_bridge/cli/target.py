@@ -53,9 +53,7 @@ class BadTargetError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed target. place: URL, gRPC address, path or module. name: the object in it, dotted; empty for
-    "the only one".
-    """
+    """A target. place: URL, gRPC address, path or module. name: dotted object in it; empty: the only one."""
 
     sort: TargetKind
     place: str

@@ -1,5 +1,4 @@
 """Exit codes, and values of flags that need more than a type: addresses, headers, keys, versions, secrets.
-
 `--version` loads this module, so it imports little.
 """
 

@@ -94,9 +94,7 @@ class Worker:
 
     @contextmanager
     def attach(self) -> Iterator[None]:
-        """Listens to the supervisor while the context is open, and sends this process SIGTERM when the
-        supervisor is gone.
-        """
+        """Listens to the supervisor; once the supervisor is gone, this process gets SIGTERM."""
         loop = asyncio.get_running_loop()
         rest = b""
         for line in self.early:

@@ -47,9 +47,7 @@ Places = Callable[[], Mapping[str, str]]
 async def worker_admin(
     listen: ListenAddress, places: Places, has_started: Callable[[], bool]
 ) -> AsyncIterator[ListenAddress]:
-    """Listens for operators while the context is open; gives the address. has_started: whether all workers
-    have been ready once. Raises OSError.
-    """
+    """Listens for operators; gives the address. has_started: all workers were ready once. Raises OSError."""
     async with http_fetch(DialOptions(connect_timeout=_PATIENCE, resolve=_literal)) as fetch:
         host = cast("DocumentHost", find("JSONRPC").host(listen, operator_options(listen)))
         host.show("/metrics", partial(_metrics, fetch, places))
