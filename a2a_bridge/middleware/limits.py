@@ -2,7 +2,8 @@
 No rates, no bytes.
 
 Rules:
-1. Too many calls are RESOURCE_EXHAUSTED with a retry time; too many parts are INVALID_PARAMS.
+1. Too many calls are RESOURCE_EXHAUSTED with a retry time; too many parts are INVALID_PARAMS
+   naming the member.
 2. Callers are counted by principal, in this process. Callers without a principal share one allowance:
    addresses are unreliable behind proxies, and a caller with many addresses would have many allowances.
 3. A call ends at its deadline, which callers and bindings set.
@@ -48,7 +49,7 @@ class LiveLimits:
 
 
 def limits(*, calls: int = 0, streams: int = 0, parts: int = 0) -> Middleware:
-    """Middleware with these limits, for inside of the middleware that authenticates the principal."""
+    """Middleware with these limits. It belongs inside of the middleware that authenticates the principal."""
     return LiveLimits(Limits(calls, streams, parts)).wrap
 
 

@@ -1,6 +1,7 @@
 """The outcome of a call, as one name of a small set for logs, metrics and traces; and one log line per call.
 
-Never content: of callers and agents, only names, addresses and task ids, also as attributes (`FIELDS`).
+Never content: of callers and agents, only names, addresses and task ids are logged. The
+same values are attributes of the record, for formatters (`FIELDS`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ FIELDS = (
 
 
 def access_log(clock: Callable[[], float] = perf_counter, *, agent: str = "") -> Middleware:
-    """Middleware that logs to `a2a_bridge.access` at INFO; else it costs one check. clock: in seconds."""
+    """Middleware that logs to `a2a_bridge.access` at INFO. Without that level it costs one check. clock:
+    monotonic, in seconds. agent: its name.
+    """
     return lambda service: _AccessLog(service, agent, clock)
 
 
@@ -155,7 +158,8 @@ LONGEST = 64
 
 def code_of(error: BaseException | None, last: Event | None = None) -> str:
     """OK, or the name of a `Reason`. Anything but an A2AError or the end of the caller is a defect. error:
-    None for a response. last: of a stream: a caller that leaves after the end of its task has got everything.
+    None for a response. last: the last event of a stream. A caller that leaves a stream after the end of its
+    task has got everything.
     """
     if error is None:
         return OK

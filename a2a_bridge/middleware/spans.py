@@ -5,8 +5,8 @@ Rules:
 2. The parent is the W3C context (`traceparent`, `tracestate`) in the parameters of the call, else in the
    metadata of its message, else the current span. The parameters that go on name the new span.
 3. A span ends once: with the response, with the error, or when the reader of the stream closes it.
-4. A push notification is delivered after the call that caused it, perhaps by another process: the trace of
-   its span names the last message to the task that this process has taken.
+4. A push notification is delivered after the call that caused it, perhaps by another process: its span has a
+   trace of its own, which names the last message to the task that this process has taken.
 5. Spans have codes and names, and the id of the task: no content, no text of an error, no principal, no path.
 """
 

@@ -47,7 +47,9 @@ _LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
 
 
 def stream_compat(dialects: Iterable[Dialect] = KNOWN) -> Middleware:
-    """Middleware for services in `dialects`, unless all are 1.0; outside of `validate`: 0.x requires less."""
+    """Middleware for services in `dialects`; the service itself if all of them are 1.0. It belongs outside
+    of `validate`, because 0.x requires less.
+    """
     older = {
         dialect.version: {kind.name: finality(dialect, kind.name) for kind in dialect.forms}
         for dialect in dialects

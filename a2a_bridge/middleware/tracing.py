@@ -47,7 +47,7 @@ def tracer_of(tracing: Tracing) -> Tracer | None:
 
 def server_spans(tracer: Tracer) -> Middleware:
     """Middleware for the service of a server, outside of all other middleware."""
-    from a2a_bridge.middleware.spans import Traced  # rule 1
+    from a2a_bridge.middleware.spans import Traced  # loads OpenTelemetry
 
     return lambda service: Traced(service, tracer)
 
@@ -57,14 +57,16 @@ def delivery_spans(tracing: Tracing) -> Callable[[str, str], AbstractContextMana
     tracer = tracer_of(tracing)
     if tracer is None:
         return lambda _target, _task_id: nullcontext({})
-    from a2a_bridge.middleware.spans import delivery  # rule 1
+    from a2a_bridge.middleware.spans import delivery  # loads OpenTelemetry
 
     return partial(delivery, tracer)
 
 
 def client_spans(tracer: Tracer, binding: str, version: str, url: str) -> Middleware:
-    """Middleware for a client side, which sends `traceparent`, `tracestate`. url: for its host and port."""
-    from a2a_bridge.middleware.spans import Traced, client_attributes  # rule 1
+    """Middleware for a client side; its binding sends `traceparent` and `tracestate`. url: of the agent;
+    spans have only its host and port.
+    """
+    from a2a_bridge.middleware.spans import Traced, client_attributes  # loads OpenTelemetry
 
     attributes = client_attributes(binding, version, url)
     return lambda service: Traced(service, tracer, attributes)

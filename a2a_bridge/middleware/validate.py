@@ -1,6 +1,7 @@
-"""Rejects requests without REQUIRED members of the schema, the same on every binding, and long names for a
-remote agent, which a gateway keeps. It also negotiates protocol extensions (spec 4.6): callers without a
-required one are rejected, active ones are echoed. Executors act on `context.extensions` themselves.
+"""Rejects requests without REQUIRED members of the schema, the same on every binding, and for a remote agent
+tenants and contexts that are too long, because a gateway keeps many. It also negotiates protocol extensions
+(spec 4.6): callers without a required extension are rejected, active extensions are echoed. Executors act on
+`context.extensions` themselves.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ LONGEST_TENANT, LONGEST_CONTEXT = 256, 1024
 
 def validate(dialects: Iterable[Dialect] = KNOWN, *, elsewhere: bool = False) -> Middleware:
     """Middleware that raises INVALID_PARAMS naming every absent REQUIRED member (spec 1.4, field_behavior).
-    elsewhere: the agent is remote: it decides about members that only 0.x, of `dialects`, allows to be empty,
-    and a tenant and a context may have LONGEST_TENANT and LONGEST_CONTEXT characters.
+    elsewhere: the agent is remote, and may be of 0.x. It decides about members that only the 0.x versions of
+    `dialects` allow to be empty. Tenant and context may have LONGEST_TENANT and LONGEST_CONTEXT characters.
     """
     older = older_versions(dialects) if elsewhere else frozenset()
     return lambda service: _Validate(service, older, elsewhere=elsewhere)
@@ -101,7 +102,7 @@ class Offer:
 
 def extensions(card: hub.AgentCard | Offer) -> Middleware:
     """Middleware for an agent with this card, or with one that can be replaced. Callers without a required
-    extension get EXTENSION_SUPPORT_REQUIRED with the URIs, except for the extended card.
+    extension get EXTENSION_SUPPORT_REQUIRED with the URIs, except for the extended card, which lists them.
     """
     offer = card if isinstance(card, Offer) else Offer(card)
     return lambda service: _Extensions(service, offer) if offer.uris or offer is card else service

@@ -52,7 +52,7 @@ class Quirks:
     #: push configurations of 1.0 have the shape of a draft: answers have its members, too. Requests in this
     #: shape are read from every caller
     draft_push_configs: bool = False
-    #: the longest line of an event stream that is read, in bytes; 0 for any. Longer ones are dropped silently
+    #: the longest line of an event stream that is read, in bytes; 0: any. Longer lines are dropped silently
     max_event_line: int = 0
     #: a `historyLength` of 0 in `tasks/get` of 0.3 over JSON-RPC requests no history; others mean all of it
     zero_history: bool = False

@@ -4,7 +4,7 @@ headers of a request, agents by their card or by name. To remove a profile is to
 Rules:
 1. The first row that matches counts: first the profiles of users, then specific rows. Clients of 1.x send the
    header `a2a-version` with every request, also when they speak 0.3.
-2. Nothing else in this project reads a user agent; all others ask the profile for its quirks.
+2. Nothing else in this project reads a user agent; all other modules ask the profile for its quirks.
 3. A caller is recognised by a few headers. The result is remembered for each combination of them, within a
    limit, because callers choose their headers.
 """
@@ -275,7 +275,7 @@ _table: Profiles | None = None
 
 
 def add_profile(profile: Profile) -> None:
-    """Adds a custom profile to this process, or replaces it. Raises ValueError for a name of the bridge's."""
+    """Adds or replaces a custom profile in this process. Raises ValueError for the name of a built-in one."""
     global _added, _table
     added = (profile, *(one for one in _added if one.name != profile.name))
     Profiles(added)
@@ -283,9 +283,9 @@ def add_profile(profile: Profile) -> None:
 
 
 def profiles() -> Profiles:
-    """The table: profiles that were added, profiles of entry points of group `a2a_bridge.peers` (a Profile,
-    or a function without arguments that returns several; the first call raises BrokenExtensionError for
-    others), those of the bridge.
+    """The table: profiles that were added, profiles of entry points of group `a2a_bridge.peers`, profiles of
+    the bridge. An entry point names a Profile, or a function without arguments that returns several. The
+    first call raises BrokenExtensionError for any other entry point.
     """
     global _table  # noqa: PLW0603  made once, because entry points are looked up in files
     if _table is None:

@@ -163,7 +163,7 @@ class DeliveryWorker:
             pause: float | None = None
             try:
                 free = self._options.at_once - len(self._active)
-                # Due notifications count in `wait` until `due` takes them; else wait for a slot (_done).
+                # Due notifications count in `wait` until `due` takes them; if no slot is free, see _done.
                 if free > 0:
                     shared = free - self._options.at_once // 4
                     deliveries = await (

@@ -9,7 +9,8 @@ Rules:
    `request_body_sha256`, and its `jti` is the id of the notification, so a receiver can detect repetitions.
    It is sent in SIGNATURE_HEADER, and as a Bearer token if the config has no credentials. Several keys are a
    rotation: the first signs, all are published.
-4. With a secret of the receiver (a token that begins with `whsec_`, not sent): HMAC of Standard Webhooks.
+4. With a secret of the receiver (a token that begins with `whsec_`): the HMAC of Standard Webhooks. That
+   secret is then not sent.
 """
 
 import base64

@@ -23,7 +23,9 @@ class PushConfigStore(Protocol):
     """Keeps push notification configs by task and id (spec 3.1.7 to 3.1.10)."""
 
     async def put(self, scope: Scope, registered: Registered, /, *, replace: bool = True) -> None:
-        """Stores a config; replace: False keeps an existing one. Raises RESOURCE_EXHAUSTED for too many."""
+        """Stores a config under its task_id and id. replace: False to keep an existing config. Raises
+        RESOURCE_EXHAUSTED when the task has as many configs as the store allows.
+        """
         ...
 
     async def get(self, scope: Scope, task_id: str, config_id: str, /) -> Registered | None: ...
@@ -100,8 +102,8 @@ class Outbox(Protocol):
 
     async def due(self, limit: int, capacity_of: Callable[[str], int], /) -> list[Delivery]:
         """Due notifications, at most one per config, the oldest. They belong to this process until it settles
-        them or dies. capacity_of: of a target (`https://host:443`); notifications for other targets do not
-        wait.
+        them or dies. capacity_of: the capacity of a target (`https://host:443`) at present. Notifications for
+        other targets do not wait for it.
         """
         ...
 

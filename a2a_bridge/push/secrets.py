@@ -46,7 +46,9 @@ def is_redacted(config: hub.TaskPushNotificationConfig) -> bool:
 def unredact(
     config: hub.TaskPushNotificationConfig, known: hub.TaskPushNotificationConfig | None
 ) -> A2AError | None:
-    """Replaces the mask by the credentials of `known`, in place. Raises INVALID_PARAMS without any."""
+    """Replaces the mask by the credentials of `known`, in place. Returns INVALID_PARAMS if `known` has none,
+    or the URL of another target; else None.
+    """
     if not is_redacted(config):
         return None
     if known is None or not known.authentication.credentials:

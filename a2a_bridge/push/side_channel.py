@@ -5,8 +5,9 @@ Rules:
    callers that get, list or create it: one text for one config, an array of texts for a list.
 2. Content of a config inside a message counts as if that config had been registered by itself. Such a config
    has no id yet, so it is remembered by its receiver (URL and token).
-3. Hosted agents store it with the configs. For all others `push_memory` remembers `most` in this process: by
-   a digest, so that long ids take no more memory and tokens are not stored.
+3. Hosted agents store it with the configs. For all other agents `push_memory` remembers it in this process:
+   by a digest, so that long ids take no more memory and tokens are not stored; above `most` the oldest
+   entries are evicted.
 """
 
 from __future__ import annotations

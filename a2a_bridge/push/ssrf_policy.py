@@ -105,7 +105,9 @@ class SsrfPolicy:
         return scheme.lower() in self.schemes
 
     def rejection(self, host: str, port: int, addresses: Iterable[str]) -> str:
-        """Why a host with these addresses (none: unknown) must not be called, for callers; empty: it may."""
+        """Why a host must not be connected to, given all its addresses, as a text for callers; empty if it
+        may. Without addresses, that is for an unknown name, only name and port are checked.
+        """
         if self.admits(host, port):
             return ""
         found = list(addresses)

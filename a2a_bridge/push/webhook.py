@@ -44,7 +44,7 @@ class Webhook:
     timeout: float = 15.0
 
     async def send(self, notification: Notification, trace: Mapping[str, str] | None = None) -> bool:
-        """True if the receiver acknowledged it. Raises only cancellation. trace: headers of its trace."""
+        """True if the receiver acknowledged the notification. Raises only cancellation. trace: headers."""
         try:
             async with asyncio.timeout(self.timeout):
                 return await self._send(notification, str(uuid4()), trace or {})
@@ -115,7 +115,7 @@ _PORTS = {"http": 80, "https": 443}
 
 class WebhookResolver:
     """Checks webhooks when they are registered. Resolves their hosts once, and gives the addresses that the
-    SSRF policy allows, also for `bindings.http_post`. lookup: resolves names. own: knows our addresses.
+    SSRF policy allows, also for `bindings.http_post`. lookup: resolves names. own: True for our addresses.
 
     Rules:
     1. The policy is checked when a config is registered and when a connection is made. Only the second check

@@ -4,13 +4,13 @@ readers read as the same content. Pure.
 Rules:
 1. `signatures` is left out, the rest is written by RFC 8785.
 2. Presence (spec 8.4.1): REQUIRED members stay, also when empty; `optional` ones and messages stay when they
-   are there; other members with their default value are left out. null counts as absent. Unknown members
-   stay.
+   are there; other members with their default value are left out. null counts as absent. Members
+   that 1.0 does not know stay as they are.
 3. Signers differ, so there are several texts of one card: the whole card; its members of 1.0 alone, which is
    what a reader of the protobuf message sees; and of these the ones with content, without empty strings,
    lists and objects at any depth. The last text is not in the specification. The SDKs for Python and
-   JavaScript accept no other one, and could not verify a card with any empty member, such as the scopes of a
-   key.
+   JavaScript accept no other one, and could not verify a card with any empty member, such as the scopes
+   of an API key.
 4. Some empty members have a meaning, and the last text does not cover it: without the requirement
    `{"schemes": {"key": {"list": []}}}` a client sends no key. `lost` finds them. If a card has any, the
    signature over this text is marked (`SPARSE`), and counts for no verifier that knows the other texts.
@@ -139,7 +139,9 @@ def _shape(tree: JsonObject, plan: MessagePlan, keeps: _Keeps, path: str = "") -
 
 
 def _is_default(value: Json, field: FieldPlan) -> bool:
-    """Whether a member says the same as its absence, which an empty value of another type does not."""
+    """Whether a member says the same as its absence. An empty value of another type does not: a reader may
+    leave out the object around it.
+    """
     default: Json = {} if field.map_value is not None else [] if field.repeated else _DEFAULTS.get(field.kind)
     return type(value) is type(default) and value == default
 
@@ -162,7 +164,9 @@ def _one(value: Json, field: FieldPlan, keeps: _Keeps, path: str) -> Json:
 
 
 def _note_lost(tree: JsonObject, plan: MessagePlan, path: str, found: list[str]) -> None:
-    """An empty singular member says as much as none, unless it is of a oneof; items and entries do not."""
+    """Notes empty members whose absence means something else: members of a oneof, items of a list, entries of
+    a map, and free JSON. Any other singular member that is empty means the same without it.
+    """
     fields = {one.json_name: one for one in plan.fields}
     for name, value in tree.items():
         field, here = fields[name], f"{path}.{name}" if path else name
@@ -196,7 +200,9 @@ def _fill(value: Json) -> Json:
 
 
 def parse_object(document: bytes) -> JsonObject:
-    """An object in UTF-8 with each member once: readers differ. Raises ValueError; it begins with a verb."""
+    """An object in UTF-8 without a member twice, because readers differ on which one counts. Raises
+    ValueError with the reason, which begins with a verb.
+    """
     try:
         found = json.loads(document.decode(), object_pairs_hook=_members, parse_constant=_reject_constant)
     except KeyError as twice:

@@ -18,7 +18,8 @@ Rules for verifying:
 5. A key with a member `exp` (seconds since the epoch) counts until then.
 6. One valid signature is enough. The result is the part of the document that it covers, and only that may be
    read. Members outside of it are rejected unless they are members of 0.x beside 1.0, or empty members
-   without a meaning (see `canonical`). A marked signature, over less than the card says, does not count.
+   without a meaning (see `canonical`). A signature that is marked (`SPARSE`), because it
+   covers less than the card says, does not count.
 """
 
 import base64
@@ -149,7 +150,7 @@ class _Form(NamedTuple):
 
 
 class ReceivedCard:
-    """A card as JSON with its signatures. Raises UnverifiedCardError for no card, or an ambiguous one."""
+    """A card as JSON with its signatures. Raises UnverifiedCardError if it is no card, or ambiguous."""
 
     def __init__(self, document: bytes) -> None:
         self._card = _parse(document, "the card")
@@ -170,8 +171,8 @@ class ReceivedCard:
                 self.problems.append(str(error))
 
     def verify(self, keys_for: Callable[[Signature], Sequence[Any]], now: float) -> VerifiedCard:
-        """The card with its first valid signature. keys_for: the keys that may have made one. now: since the
-        epoch. Raises UnverifiedCardError with the reasons, MissingExtraError without joserfc or rfc8785.
+        """The card with its first valid signature. keys_for: the keys that may have made it. now: seconds
+        since 1970. Raises UnverifiedCardError with the reasons, MissingExtraError without joserfc or rfc8785.
         """
         if not self._count:
             raise UnverifiedCardError("it has no signature", is_signed=False)

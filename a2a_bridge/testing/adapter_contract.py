@@ -75,7 +75,7 @@ class Turn:
 
 class Caller:
     """One caller of the agent, with a context of its own unless one is named. context: identifies the caller
-    to an agent in this process; for one on a socket, the options of `peer` do.
+    to an agent in this process; for an agent on a socket, the options of `peer` do.
     """
 
     def __init__(self, peer: Peer, context: CallContext | None = None) -> None:

@@ -84,7 +84,7 @@ def a2a_peer(
     a2a_record: list[Frame],
     _a2a_background: Background,
 ) -> Iterator[AgentClient]:
-    """A client of the agent. A test with it runs for each binding, but for those a running agent lacks."""
+    """A client of the agent. A test with it runs for each binding, except those that the agent lacks."""
     from a2a_bridge import connect
     from a2a_bridge.bindings.binding import DialOptions
     from a2a_bridge.testing.agent_client import AgentClient

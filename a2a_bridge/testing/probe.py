@@ -16,7 +16,7 @@ OnStream = Callable[[Call[Any, Any]], AsyncGenerator[Any, None]]
 
 class Probe:
     """Set `on_unary` and `on_stream`, which yields events or messages; `answering` and `yielding` make simple
-    ones. calls: in order of arrival. cancelled: the number of calls that were cancelled or closed early.
+    functions. calls: in order of arrival. cancelled: the number of calls that were cancelled or closed early.
     """
 
     def __init__(self) -> None:

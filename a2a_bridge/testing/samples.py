@@ -1,4 +1,4 @@
-"""Messages from their descriptors, full and minimal, not random: they have new members by themselves."""
+"""Messages made from their descriptors, full and minimal. New members of the protocol are in them at once."""
 
 from typing import Any, TypeVar
 
