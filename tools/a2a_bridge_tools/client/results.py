@@ -1,8 +1,8 @@
 """Prints the results of client commands: text or JSON on stdout, what a person may want to know on stderr.
 
 Rules (SPEC.md 9):
-1. `-o json` is one document of the protocol's own type; with `--stream` one event a line, the last one with
-   the state of the task.
+1. `-o json` is one document of the protocol's own type; with `--stream` one event a line, and the last
+   event has the state of the task.
 2. Text shows ids and state of every task, and the command to go on.
 3. What became of a task is no exit code; a task that failed or asks for something is a warning on stderr.
 
