@@ -48,9 +48,10 @@ Opening = Callable[[Shared], AbstractAsyncContextManager[Server]]
 
 @dataclass(frozen=True, slots=True)
 class AgentEntry:
-    """An agent to serve among others. name: in its path and as its tenant. names: host names at which it is
-    served, too. at_root: it is also served where the only agent of a server is: at the root, and over gRPC
-    for every other tenant. Raises ValueError for an invalid name.
+    """An agent to serve among others. Raises ValueError for an invalid name.
+
+    name: in its path and as its tenant. names: host names at which it is served, too. at_root: it is also
+    served where the only agent of a server is: at the root, and over gRPC for every other tenant.
     """
 
     name: str

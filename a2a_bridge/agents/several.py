@@ -62,8 +62,10 @@ _TRANSIENT = frozenset({Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED})
 
 
 class Agents:
-    """A server with several agents; like `Server`, and agents can be added and removed. options: of the
-    server; agents have their own. host: an application in place of listeners. grpc: whether gRPC is served.
+    """A server with several agents; like `Server`, and agents can be added and removed.
+
+    options: addresses, host options and limits of the server; its agents have options of their own. host: an
+    application that takes everything in place of listeners. grpc: whether gRPC is served.
     """
 
     def __init__(

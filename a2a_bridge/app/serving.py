@@ -109,7 +109,10 @@ class Remembered:
 
 
 class Server:
-    """A running server. http, grpc: the first listener of each family; None without one."""
+    """A running server.
+
+    http, grpc: the first listener of each family; None without one.
+    """
 
     def __init__(
         self,
@@ -236,8 +239,10 @@ async def serve_service(
     *,
     rewrites_card: bool = False,
 ) -> AsyncIterator[Server]:
-    """Serves any service on the declared interfaces; see `serve_agent`. rewrites_card: the card, and extended
-    cards that pass through, are a remote agent's: they get our addresses and lose their signatures.
+    """Serves any service on the declared interfaces; see `serve_agent`.
+
+    rewrites_card: the card, and extended cards that pass through, come from a remote agent: they get our
+    addresses and lose their signatures.
     """
     async with serve(Served(service, card, rewrites_card), interfaces, options or ServeOptions()) as server:
         yield server

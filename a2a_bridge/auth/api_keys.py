@@ -77,7 +77,10 @@ class NewKey(NamedTuple):
 
 
 class KeyFile:
-    """A file of keys. now: seconds since 1970. Raises OSError, and ValueError for invalid content."""
+    """A file of keys. Raises OSError for a file that cannot be used, ValueError for invalid content.
+
+    now: seconds since 1970.
+    """
 
     def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
         self.path = path

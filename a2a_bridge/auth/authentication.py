@@ -63,7 +63,10 @@ class Method(Protocol):
 
 
 class UncheckedCredentialsError(ValueError):
-    """A card demands credentials (`schemes`), and nothing checks them: everybody would be let in."""
+    """A card demands credentials, and nothing of the server checks them: everybody would be let in.
+
+    agent: its name. schemes: names of the demanded schemes.
+    """
 
     def __init__(self, agent: str, schemes: tuple[str, ...]) -> None:
         demanded = ", ".join(schemes)

@@ -108,8 +108,9 @@ def live(rules: Sequence[Rule] | LiveRules) -> LiveRules | None:
 
 
 def authorise(rules: Sequence[Rule] | LiveRules, agent: str = "") -> Middleware:
-    """Middleware that rejects calls which no rule allows. It has to be inside of the authentication. agent:
-    the name of the agent on a server with several.
+    """Middleware that rejects calls which no rule allows. It has to be inside of the authentication.
+
+    agent: the name of the agent on a server with several.
     """
     known = live(rules)
     if known is None:

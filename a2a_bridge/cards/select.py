@@ -65,9 +65,10 @@ class UnusableCardError(A2AError):
 def select(
     card: hub.AgentCard, *, known: Collection[str], binding: str = "", version: str = ""
 ) -> list[Candidate]:
-    """The usable interfaces in the card's order, which is the agent's preference (spec 8.3). known: the
-    installed bindings. binding, version: only these, unless empty. Raises UNSUPPORTED_OPERATION with a list
-    of the interfaces if none is usable.
+    """The usable interfaces in the card's order, which is the agent's preference (spec 8.3).
+
+    known: the installed bindings. binding, version: only these, unless empty. Raises UNSUPPORTED_OPERATION
+    with a list of the interfaces if none is usable.
     """
     wanted = by_version(version) if version else None
     secure = {

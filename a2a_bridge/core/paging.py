@@ -83,8 +83,10 @@ def history_limit(source: Any, path: str) -> int | None:
 
 
 class PageTokens:
-    """Issues tokens and reads them back. key: the secret of this issuer; empty for a random key. Tokens stay
-    valid after a restart only with the same key.
+    """Issues tokens and reads them back.
+
+    key: the secret of this issuer; empty for a random key. Tokens stay valid after a restart only with the
+    same key.
     """
 
     def __init__(self, key: bytes = b"") -> None:
@@ -120,8 +122,9 @@ class PageTokens:
 
 
 class TaskPageFiller:
-    """Fills a page with tasks, up to PAGE_BYTES; a larger task is alone on its page. artifacts: whether they
-    are included. history_length: the newest messages to include; None for all.
+    """Fills a page with tasks, up to PAGE_BYTES; a larger task is alone on its page.
+
+    artifacts: whether they are included. history_length: the newest messages to include; None for all.
     """
 
     def __init__(self, *, artifacts: bool, history_length: int | None) -> None:

@@ -42,8 +42,9 @@ class Adapter(Protocol):
 
 
 class NoAgentError(TypeError):
-    """An object from which no agent can be made. The text says what to give instead. known: True if the kind
-    of the object is known, and the text is about that.
+    """An object from which no agent can be made. The text says what to give instead.
+
+    known: True if the kind of the object is known, and the text is about that.
     """
 
     def __init__(self, text: str, *, known: bool = False) -> None:

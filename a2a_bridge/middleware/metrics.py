@@ -45,9 +45,10 @@ _CALL = ("agent", "binding", "version", "operation")
 
 
 class Metrics:
-    """The metrics of one server, for `ServeOptions.metrics`; `ServeOptions.admin` makes one, too. registry:
-    of the application, if the application publishes it; else a registry of its own, with the metrics of the
-    process. Raises MissingExtraError without prometheus-client.
+    """The metrics of one server, for `ServeOptions.metrics`; `ServeOptions.admin` makes one, too.
+
+    registry: of the application, if the application publishes it; else a registry of its own, with the
+    metrics of the process. Raises MissingExtraError without prometheus-client.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:

@@ -53,7 +53,10 @@ class Count:
 
 
 class Usage:
-    """The counts of one server, for `ServeOptions.usage`; at most `limit`. clock: seconds since 1970."""
+    """The counts of one server, for `ServeOptions.usage`.
+
+    limit: how many counts are kept. clock: seconds since 1970.
+    """
 
     def __init__(self, limit: int = 4096, clock: Callable[[], float] = time) -> None:
         self._limit = limit

@@ -115,6 +115,7 @@ async def _asked(caller: Caller, text: str, where: str) -> Turn:
 
 class AdapterContract:
     """Subclass it, and override the fixture `agent`: the agent of the table above, made by the adapter.
+
     changes_arguments: whether an approval can change the arguments of its call; else the adapter asks again.
     """
 

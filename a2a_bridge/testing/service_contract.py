@@ -97,7 +97,9 @@ def assert_same_error(got: A2AError, sent: A2AError) -> None:
 
 class ServiceContract:
     """Subclass it and implement `serve`; it contains the tests. The subclass's name must start with `Test`.
-    Needs pytest-asyncio in auto mode. tenants: True if requests carry their tenant.
+    Needs pytest-asyncio in auto mode.
+
+    tenants: True if requests carry their tenant.
     """
 
     tenants: bool = True
