@@ -200,8 +200,7 @@ async def _send(url: str) -> None:
             await http.post(url, json=call, headers={"A2A-Version": "1.0"})
 
 
-# What each process may import that serves and calls nothing: a supervisor, and a command that only shows
-# help.
+# What each process may import that serves and calls nothing: a supervisor, and a command that only shows help.
 # Such a process loads neither protobuf nor a transport, a database or an agent. A supervisor stays small, and help
 # is there at once.
 
@@ -223,6 +222,7 @@ _HELP = {
     "a2a_bridge.core.extras",
     "a2a_bridge.core.masking",
     "a2a_bridge.core.options",
+    "a2a_bridge.extensions",
     "annotated_doc",
     "shellingham",
     "typer",

@@ -377,6 +377,7 @@ async def test_a_method_is_an_agent_of_each_instance() -> None:
 
 async def test_a_bound_method_a_partial_and_a_callable_object_are_agents() -> None:
     async def named(name: str, text: str) -> str:
+        """Has a name."""
         return f"{name} {text}"
 
     bound, partial, called = agent(Desk("a").plain), agent(functools.partial(named, "a")), agent(Desk("a"))
