@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -30,7 +31,7 @@ from a2a_bridge.cli.security import card_check
 from a2a_bridge.cli.server_flags import GatewayFlags, ReachFlags, UpstreamAuth
 from a2a_bridge.cli.server_options import ListenOptions, push_options, store_options
 from a2a_bridge.cli.target import Target, TargetKind
-from a2a_bridge.cli.values import Exit, as_usage_error, file_text, parse_binding, usage_error
+from a2a_bridge.cli.values import Exit, as_usage_error, file_text, parse_binding, secret_in, usage_error
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.masking import without_query_values
 from a2a_bridge.core.option_classes import GrantValues, ReplayOptions, TokenEndpointValues, UpstreamValues
@@ -318,7 +319,7 @@ def _secret(text: str) -> Callable[[], str]:
         raise usage_error(_SECRET, "is missing")
     if text.startswith("@"):
         file_text(text[1:], _SECRET)
-        return lambda: Path(text[1:]).read_text("utf-8").strip()
+        return partial(secret_in, text[1:])
     if text != os.environ.get(PREFIX + "UPSTREAM_CLIENT_SECRET"):
         # Everybody on the machine can read the arguments of a process.
         raise usage_error(_SECRET, f"is @FILE; the secret itself belongs into {PREFIX}UPSTREAM_CLIENT_SECRET")

@@ -184,12 +184,19 @@ def file_text(path: str | Path, source: str) -> str:
     if not str(path).strip():
         raise usage_error(source, "is empty: it names a file")
     try:
-        text = Path(path).read_text("utf-8-sig").strip()
+        return secret_in(path)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise usage_error(source, f"{path} cannot be read: {reason}") from None
+    except ValueError as error:
+        raise usage_error(source, error) from None
+
+
+def secret_in(path: str | Path) -> str:
+    """The same, for a file that is read while a server runs. Raises OSError, ValueError."""
+    text = Path(path).read_text("utf-8-sig").strip()
     if not text:
-        raise usage_error(source, f"{path} has no content")
+        raise ValueError(f"{path} has no content")
     return text
 
 

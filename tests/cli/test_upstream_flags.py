@@ -49,7 +49,7 @@ async def open_for_tokens(provider: Provider) -> AsyncIterator[Server]:
 
 async def test_client_credentials_with_a_secret_in_a_file(provider: Provider, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
-    secret.write_text(f"{SECRET}\n")
+    secret.write_text(f"\ufeff{SECRET}\n", "utf-8")  # with the byte order mark of some editors
     flags = ("--upstream-auth", "client-credentials", "--upstream-client-id", "bridge")
     endpoint = ("--upstream-issuer", provider.issuer, "--upstream-audience", AUDIENCE)
     async with open_for_tokens(provider) as upstream:
