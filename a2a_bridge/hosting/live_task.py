@@ -22,7 +22,16 @@ from a2a_bridge.hosting.limits import already_ended
 from a2a_bridge.hosting.pending_send import PendingSend
 from a2a_bridge.hosting.reading import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.ports import Clock, Scope, Store, Stored, Synced, TaskWriter, VersionConflictError
+from a2a_bridge.stores.ports import (
+    Clock,
+    Scope,
+    Store,
+    Stored,
+    Synced,
+    TaskWriter,
+    VersionConflictError,
+    ignore_loss,
+)
 
 log = logging.getLogger("a2a_bridge.hosting")
 
@@ -184,7 +193,7 @@ class LiveTask:
                 writer.release()
             self.writer = None
         # Cuts a reference cycle, so that a finished run need not wait for the garbage collector.
-        self._on_lost = _nothing
+        self._on_lost = ignore_loss
         self._shut = True
 
     def _lose(self) -> None:
@@ -481,7 +490,3 @@ def begin_with(message: hub.Message) -> tuple[hub.SendMessageResponse, hub.Strea
 def as_answer(error: Exception) -> A2AError:
     """The error for callers for an error of the store."""
     return error if isinstance(error, A2AError) else internal_error()
-
-
-def _nothing() -> None:
-    """The callback after the end of a live task; a lambda would be made for each."""

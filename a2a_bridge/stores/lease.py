@@ -22,7 +22,7 @@ from a2a_bridge.bindings.offload import MUCH
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.ports import Scope, Stored, Synced, VersionConflictError, unavailable
+from a2a_bridge.stores.ports import Scope, Stored, Synced, VersionConflictError, ignore_loss, unavailable
 from a2a_bridge.stores.records import EARLIEST, LATEST, Place, TaskChange, TaskRow
 from a2a_bridge.stores.row_format import checksum_of, pack, storable
 
@@ -142,7 +142,7 @@ class CommitQueue:
         raise NotImplementedError
 
 
-def finish(future: asyncio.Future[None], error: Exception | None) -> None:
+def finish(future: asyncio.Future[Any], error: Exception | None) -> None:
     """Completes a future, unless it is done."""
     if future.done():
         return
@@ -450,7 +450,7 @@ class TaskLease:
 
     def part(self) -> None:
         """The lease is over. Cuts the reference cycle with its owner, so that both are freed at once."""
-        self.on_lost = lambda: None
+        self.on_lost = ignore_loss
         self._count(-self._counted)
 
     def _count(self, size: int) -> None:

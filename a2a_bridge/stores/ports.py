@@ -94,6 +94,10 @@ class TaskPage(NamedTuple):
 Synced = Callable[[Exception | None], None]
 
 
+def ignore_loss() -> None:
+    """The `on_lost` of a lease that nobody uses: before it is acquired, and after its end."""
+
+
 class TaskWriter(Protocol):
     """The lease on one task, and the only way to write it. Calls return before the change is durable. Once
     the lease is lost (another process took over or created the task), `on_lost` has been called, and further

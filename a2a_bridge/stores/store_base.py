@@ -44,6 +44,7 @@ from a2a_bridge.stores.ports import (
     TaskQuery,
     VersionConflictError,
     WriteTotals,
+    ignore_loss,
     unavailable,
 )
 from a2a_bridge.stores.readers import StoredLogs, TerminalTaskCache
@@ -177,7 +178,7 @@ class StoreBase:
             raise VersionConflictError(task_id)
         if not wait:
             return self.writer.lease(scope, task_id, on_lost, push=push, opened=stored)
-        lease = self.writer.lease(scope, task_id, lambda: None, push=push, opened=stored)
+        lease = self.writer.lease(scope, task_id, ignore_loss, push=push, opened=stored)
         lease.note()
         try:
             async with asyncio.timeout(self.writer.ack_timeout):
