@@ -219,7 +219,8 @@ def instead_of_command(group: str, word: str) -> str:
 
 def instead_of_option(command: str, option: str) -> str:
     """What to use instead of an option that a command lacks; empty if that is not known."""
-    return (_LISTENING if command in _SERVERS else _CALLING).get(option.partition("=")[0], "")
+    known = _LISTENING if command in _SERVERS else _CALLING
+    return known.get(option.partition("=")[0], "")
 
 
 def instead_of_words(command: str, words: Sequence[str]) -> str:

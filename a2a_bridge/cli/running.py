@@ -98,7 +98,8 @@ async def serve_until_signal(
     worker = Worker.of_environment()
     async with AsyncExitStack() as stack:
         envoy = inside()
-        stop = stack.enter_context((stop_signals if envoy is None else envoy.stop_signals)(grace))
+        signals = stop_signals if envoy is None else envoy.stop_signals
+        stop = stack.enter_context(signals(grace))
         usage = None
         try:
             if counting is not None:

@@ -110,7 +110,8 @@ def _connect_alone(store: str, *, writes: bool) -> Iterator[Connection]:
                     touch(path)
                 elif not path.exists():
                     raise fail(Exit.USAGE, f"there is no file {path}", f"a2a-bridge db upgrade {store}")
-            connection = stack.enter_context(stack.enter_context(report_errors(url)).connect(writes=writes))
+            database = stack.enter_context(report_errors(url))
+            connection = stack.enter_context(database.connect(writes=writes))
             with connection.begin():
                 yield connection
     except StoreOpenError as error:

@@ -1,8 +1,8 @@
 """Entry points of other distributions: loads one, or says which of them is broken, and why.
 
 Rules:
-1. A module of others may do anything when it is imported, `sys.exit` included. None of that ends a command by
-   itself, and nobody gets a traceback of a distribution that he only has installed.
+1. The module of another distribution may do anything while it is imported, such as `sys.exit`. That ends no
+   command by itself, and users get no traceback of a distribution that they have only installed.
 2. The error names the entry point, the reason and the distribution.
 """
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.errors import A2AError, internal_error
-from a2a_bridge.stores.lease import CommitQueue, Group, Pending, TaskLease
+from a2a_bridge.stores.lease import CommitQueue, Group, Pending, TaskLease, finish
 from a2a_bridge.stores.ports import Scope, Sent, Stored, VersionConflictError, unavailable
 from a2a_bridge.stores.records import CONFLICT, Records, SentChange, SentRow
 from a2a_bridge.stores.row_format import DamagedError, checksum_of, intact, storable
@@ -300,8 +300,7 @@ def _with_bodies(group: Group) -> Group:
 
 
 def _give_up(answer: asyncio.Future[Any]) -> None:
-    if not answer.done():
-        answer.set_exception(unavailable())
+    finish(answer, unavailable())
 
 
 class RecordedSends:

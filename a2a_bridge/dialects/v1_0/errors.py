@@ -272,11 +272,13 @@ def _sort(
     rest: list[Mapping[str, Any]] = []
     for detail in details:
         kind = text_of(detail.get("@type")).rpartition("/")[2]
-        # If A2A does not define the reason of an ErrorInfo, a second one has A2A's reason.
-        is_ours = text_of(info.get("reason")) in _BY_NAME
         if kind == "google.rpc.ErrorInfo" and not info:
             info = detail
-        elif kind == "google.rpc.ErrorInfo" and detail.get("domain") == DOMAIN and not is_ours:
+        elif (
+            kind == "google.rpc.ErrorInfo"
+            and detail.get("domain") == DOMAIN
+            and text_of(info.get("reason")) not in _BY_NAME
+        ):  # If A2A does not define the reason of an ErrorInfo, a second one has A2A's reason.
             beneath = beneath or _BY_NAME.get(text_of(detail.get("reason")))
         elif kind == "google.rpc.BadRequest" and isinstance(detail.get("fieldViolations"), list):
             violations += [

@@ -355,11 +355,7 @@ class Committer:
         # Twice: the server may have got numbers between a trial and the look at them.
         for _ in range(2):
             try:
-                trial = connection.begin()
-                try:
-                    self._write(connection, SqlGroup([change], []))
-                finally:
-                    trial.rollback()
+                self._try(connection, change)
             except Exception as error:
                 if not _poison(error):
                     raise
@@ -370,6 +366,13 @@ class Committer:
             else:
                 return True
         return False
+
+    def _try(self, connection: Connection, change: TaskChange) -> None:
+        trial = connection.begin()
+        try:
+            self._write(connection, SqlGroup([change], []))
+        finally:
+            trial.rollback()
 
     def _require_numbers(self, connection: Connection, error: Exception) -> None:
         """Raises the error if PostgreSQL lacks transaction ids: it reports "too large" for that, too."""
