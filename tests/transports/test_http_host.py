@@ -202,7 +202,7 @@ async def test_large_heads_are_rejected(headers: dict[str, str], host: HttpHost)
 
 async def test_slow_heads_are_cut_off() -> None:
     async with (
-        hosting(Scripted(), options=HostOptions(header_timeout=0.2)) as host,
+        hosting(Scripted(), options=HostOptions(header_timeout=0.5)) as host,
         wire(host) as silent,
         wire(host) as half,
         wire(host) as second,
@@ -217,7 +217,7 @@ async def test_slow_heads_are_cut_off() -> None:
 
 
 async def test_idle_connections_are_not_slow_ones() -> None:
-    options = HostOptions(header_timeout=0.1)
+    options = HostOptions(header_timeout=0.5)
     async with hosting(Scripted(), options=options) as host, wire(host) as idle, wire(host) as silent:
         idle.send(request("POST", "/", rpc()))
         assert (await idle.answer()).status == 200
