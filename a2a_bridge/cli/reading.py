@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from enum import Enum
@@ -25,7 +23,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from a2a_bridge.cli.help import takes_file
-from a2a_bridge.cli.values import as_usage_error, show_value, usage_error
+from a2a_bridge.cli.values import as_usage_error, seconds, show_value, usage_error
 from a2a_bridge.core.options import Option, Table, options_of
 
 _KEY = "a2a_bridge.reading"
@@ -277,21 +275,6 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     # For help, names of variables, and the configuration file.
     run.options, run.group = options, group  # type: ignore[attr-defined]
     return run
-
-
-_TIME = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(ms|s|m|h)?")
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
-
-
-def seconds(text: str | float, *, least: float | None = None, most: float | None = None) -> float:
-    """The seconds of `2`, `0.5`, `500ms`, `5s`, `2m` or `1h`. Raises typer.BadParameter."""
-    found = _TIME.fullmatch(str(text).strip().lower())
-    if found is None:
-        raise typer.BadParameter(f"{text!r} is no time such as 5s, 500ms or 2m")
-    value = float(found[1]) * _UNITS[found[2]]
-    if not (least or 0) <= value <= (most or math.inf):
-        raise typer.BadParameter(f"{text} is not in the range {least or 0:g} to {most or math.inf:g} seconds")
-    return value
 
 
 def _parameter(one: Option) -> inspect.Parameter:

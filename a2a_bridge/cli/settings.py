@@ -2,7 +2,8 @@
 the command line and the environment say: a flag outweighs a variable, which outweighs the file.
 
 Rules:
-1. Values of the file have the types of TOML: "8" is no number. Lists are also taken for texts with commas.
+1. Values of the file have the types of TOML: "8" is no number of calls. Lists are also taken for texts with
+   commas, and times are also taken as a flag takes them: "1m".
 2. A secret does not stand in the file, but `@FILE`.
 3. Only commands that read a configuration file load this module: pydantic-settings takes 100 ms.
 """
@@ -22,7 +23,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile, Place, Problem, suggestion
-from a2a_bridge.cli.values import plain_secret, text_or_file
+from a2a_bridge.cli.values import plain_secret, seconds, text_or_file
 from a2a_bridge.core.options import Option, options_of
 
 #: the tables of the file that is being read
@@ -145,13 +146,23 @@ def _annotation(one: Option) -> Any:
     if ",…" in (one.described.metavar or ""):
         joined = pydantic.BeforeValidator(_join, json_schema_input_type=str | list[str])
         return Annotated[one.type, pydantic.Field(**limits), joined]
-    return Annotated[one.type, pydantic.Field(**limits)]
+    limited: Any = Annotated[one.type, pydantic.Field(**limits)]
+    if one.described.metavar == "SECONDS":
+        return Annotated[limited, pydantic.BeforeValidator(_time, json_schema_input_type=limited | str)]
+    return limited
 
 
 def _join(value: Any) -> Any:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return ",".join(value)
     return value
+
+
+def _time(value: Any) -> Any:
+    try:
+        return seconds(value) if isinstance(value, str) else value
+    except typer.BadParameter as error:
+        raise ValueError(error.message) from None
 
 
 def _named(name: str) -> str:

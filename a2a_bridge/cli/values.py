@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -121,6 +122,21 @@ def parse_time(text: str, flag: str) -> int:
     if not 0 < seconds <= _LONGEST:
         raise usage_error(flag, f"{text!r} is no time such as 12h or 90d, of at most 1000 years")
     return seconds
+
+
+_SECONDS = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(ms|s|m|h)?")
+_FACTORS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+
+
+def seconds(text: str | float, *, least: float | None = None, most: float | None = None) -> float:
+    """The seconds of `2`, `0.5`, `500ms`, `5s`, `2m` or `1h`. Raises typer.BadParameter."""
+    found = _SECONDS.fullmatch(str(text).strip().lower())
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no time such as 5s, 500ms or 2m")
+    value = float(found[1]) * _FACTORS[found[2]]
+    if not (least or 0) <= value <= (most or math.inf):
+        raise typer.BadParameter(f"{text} is not in the range {least or 0:g} to {most or math.inf:g} seconds")
+    return value
 
 
 def listen_address(text: str, flag: str) -> tuple[str, int]:

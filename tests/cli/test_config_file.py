@@ -98,6 +98,8 @@ def problems(group: type, text: str, folder: Path) -> list[str]:
         ("max-calls = -1", "1: max_calls has to be greater than or equal to 0"),
         ("linger = 1e300", "1: linger has to be less than or equal to 1000000000"),
         ("linger = nan", "1: linger has to be less than or equal to 1000000000"),
+        ("linger = '1y'", "1: linger '1y' is no time such as 5s, 500ms or 2m"),
+        ("linger = '300000h'", "1: linger has to be less than or equal to 1000000000"),
         ("no_http = 1", "1: no_http has to be a valid boolean"),
         ('grpc_tls = "yes"', "1: grpc_tls has to be a valid boolean"),
         ('log_level = "loud"', "1: log_level has to be 'error', 'warning', 'info' or 'debug'"),
@@ -244,7 +246,7 @@ push_allow = ["10.0.0.0/8"]
 [agents.weather]
 upstream = "http://weather.example"
 peer = "a2a-go-0.3"
-silence-timeout = 5
+silence-timeout = "5s"
 max_streams = 7
 header = ["Authorization: @weather"]
 
