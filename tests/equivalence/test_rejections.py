@@ -13,6 +13,7 @@ from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Agent
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from a2a_bridge.testing.samples import full
 from a2a_bridge.testing.service_contract import invoke
 from tests.equivalence.agent import ScriptedExecutor, card, scripted_agent
@@ -147,7 +148,7 @@ async def raw() -> AsyncIterator[Raw]:
         await raw.grpc.close()
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@each("fault", FAULTS)
 async def test_a_fault_is_the_same_error_on_every_binding(raw: Raw, fault: Fault) -> None:
     answers = await raw.answers(fault)
     assert answers
@@ -162,7 +163,7 @@ async def test_a_fault_is_the_same_error_on_every_binding(raw: Raw, fault: Fault
     assert all(one == metadata[0] for one in metadata), metadata
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@each("fault", FAULTS)
 async def test_statuses_follow_the_table(raw: Raw, fault: Fault) -> None:
     answers = await raw.answers(fault)
     statuses = {binding: answer.status for binding, answer in answers.items()}
@@ -190,7 +191,7 @@ async def test_too_large_is_the_same_error_on_every_binding(raw: Raw) -> None:
         assert answer.error.metadata == {"limit": str(MAX_BODY)}
 
 
-@pytest.mark.parametrize("version", BAD_VERSIONS)
+@each("version", BAD_VERSIONS)
 async def test_a_bad_version_is_rejected_on_every_binding(raw: Raw, version: str) -> None:
     http = {"A2A-Version": version}
     answers = {
@@ -208,7 +209,7 @@ async def test_a_bad_version_is_rejected_on_every_binding(raw: Raw, version: str
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize("version", GOOD_VERSIONS)
+@each("version", GOOD_VERSIONS)
 async def test_a_good_version_is_served_on_every_binding(raw: Raw, version: str) -> None:
     http = {"A2A-Version": version}
     answers = [
@@ -289,7 +290,7 @@ async def test_unknown_members_are_ignored(raw: Raw) -> None:
     assert listed.error is None
 
 
-@pytest.mark.parametrize("request_id", [0, -1, "", "é", 2**53, None, "a" * 1000])
+@each("request_id", [0, -1, "", "é", 2**53, None, "a" * 1000])
 async def test_jsonrpc_echoes_the_id(raw: Raw, request_id: object) -> None:
     for params, member in (({"id": "t"}, "error"), ({"id": 7}, "error")):
         answer = await raw.http.jsonrpc(rpc("GetTask", params, request_id=request_id))
