@@ -124,7 +124,8 @@ def test_the_import_contracts_hold_without_it(without: Path) -> None:
 
 def test_other_tests_pass_without_it(without: Path) -> None:
     done = run(
-        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SUBSET),
+        # Few examples for tests with random input: no example of theirs depends on the version that is gone.
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--quick", *SUBSET),
         cwd=without,
         **environment(without),
     )
