@@ -3,8 +3,6 @@
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +22,8 @@ from tests.fronts.fronts import ACCEPT, COMMAND, INITIALIZE, running
 from tests.fronts.test_mcp import ERAS, TOOL, client, text_of
 from tests.patience import PATIENCE
 
-#: how the command is reached
-TRANSPORTS = ("stdio", "http")
+#: the modes of the official client: each era, and the one that the server has
+MODES = (*ERAS, "auto")
 #: a call whose task goes on until it is cancelled
 WORK = {
     "jsonrpc": "2.0",
@@ -45,34 +43,39 @@ async def stdio_front(card: str, *flags: str) -> asyncio.subprocess.Process:
     )
 
 
-@asynccontextmanager
-async def calling(card: str, transport: str, era: str) -> AsyncIterator[Client]:
-    flags = ("--wait", "5s", "--log-level", "debug")
-    if transport == "stdio":
-        program = StdioServerParameters(command=COMMAND, args=["front", "mcp", card, "--stdio", *flags])
-        async with Client(program, mode=era) as mcp:
-            yield mcp
-        return
-    async with running("mcp", card, "--http", "127.0.0.1:0", *flags) as url, client(url, era) as mcp:
-        yield mcp
+async def works(mcp: Client, desk: Desk, *, one_conversation: bool) -> None:
+    """Tools are listed and called, and a call that is cancelled cancels its task."""
+    assert [one.name for one in (await mcp.list_tools()).tools] == [TOOL, "ask_desk_2", "task_status"]
+    counts = [text_of(await mcp.call_tool(TOOL, {"message": "turn"}))[:6] for _ in range(2)]
+    assert counts == ["turn 1", "turn 2" if one_conversation else "turn 1"]
+    desk.working.clear()
+    desk.cancelled.clear()
+    call = asyncio.create_task(mcp.call_tool(TOOL, {"message": "work"}))
+    await desk.working.wait()
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    await desk.cancelled.wait()
+
+
+FLAGS = ("--wait", "5s", "--log-level", "debug")
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("era", [*ERAS, "auto"])
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_the_command(desk_at: At, card_file: str, transport: str, era: str) -> None:
-    desk, _ = desk_at
-    async with calling(card_file, transport, era) as mcp:
-        assert [one.name for one in (await mcp.list_tools()).tools] == [TOOL, "ask_desk_2", "task_status"]
-        counts = [text_of(await mcp.call_tool(TOOL, {"message": "turn"}))[:6] for _ in range(2)]
-        # A pipe has one client, and the other era a session.
-        one_conversation = transport == "stdio" or era == "legacy"
-        assert counts == ["turn 1", "turn 2" if one_conversation else "turn 1"]
-        call = asyncio.create_task(mcp.call_tool(TOOL, {"message": "work"}))
-        await desk.working.wait()
-        call.cancel()
-        await asyncio.gather(call, return_exceptions=True)
-        await desk.cancelled.wait()
+@pytest.mark.parametrize("era", MODES)
+async def test_the_command_over_stdio(desk_at: At, card_file: str, era: str) -> None:
+    program = StdioServerParameters(command=COMMAND, args=["front", "mcp", card_file, "--stdio", *FLAGS])
+    async with Client(program, mode=era) as mcp:
+        # A pipe has one client.
+        await works(mcp, desk_at[0], one_conversation=True)
+
+
+@pytest.mark.process
+async def test_the_command_over_http(desk_at: At, card_file: str) -> None:
+    async with running("mcp", card_file, "--http", "127.0.0.1:0", *FLAGS) as url:
+        for era in MODES:
+            async with client(url, era) as mcp:
+                # Only the other era has sessions.
+                await works(mcp, desk_at[0], one_conversation=era == "legacy")
 
 
 @pytest.mark.process
