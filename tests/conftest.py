@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.nats import nats, own_nats
+from tests.peers.processes import peer_agents, peer_clients
 from tests.postgres import database, own_postgres, postgres
 
-__all__ = ["database", "nats", "own_nats", "own_postgres", "postgres"]
+__all__ = ["database", "nats", "own_nats", "own_postgres", "peer_agents", "peer_clients", "postgres"]
 
 # grpcio's handlers for forks crash the commands that start and stop a database. Read when it starts.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

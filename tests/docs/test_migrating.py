@@ -10,9 +10,7 @@ import pytest
 
 from tests.cli.commands import Running, command, serving
 from tests.docs.pages import DOCS, blocks
-from tests.peers.processes import JSONRPC, Agent, peer_agents
-
-__all__ = ["peer_agents"]
+from tests.peers.processes import JSONRPC, Agent
 
 PAGE = DOCS / "how-to/migrate-clients.md"
 _FIXED = re.compile(r"127\.0\.0\.1:(?:8080|50051|9100)$")

@@ -14,9 +14,7 @@ from tests.fronts.test_openai import assistant, chat, user
 from tests.fronts.test_openai import client as openai_client
 from tests.fronts.test_openai import fronted as openai_fronted
 from tests.patience import PATIENCE
-from tests.peers.processes import Agent, peer_agents
-
-__all__ = ["peer_agents"]
+from tests.peers.processes import Agent
 
 #: release of the SDK, binding, version
 SDKS = (("1.3.0", "GRPC", "1.0"), ("0.3.26", "JSONRPC", "0.3"))

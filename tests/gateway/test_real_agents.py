@@ -14,11 +14,9 @@ from a2a_bridge.dialects import V0_3
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.test_versions import asking, events_of
 from tests.patience import PATIENCE
-from tests.peers.processes import Agent, peer_agents
+from tests.peers.processes import Agent
 from tests.push.version_scene import bridged
 from tests.rejections import rejected
-
-__all__ = ["peer_agents"]
 
 pytestmark = [pytest.mark.process, pytest.mark.sdk]
 

@@ -3,19 +3,15 @@
 One that is no longer needed fails the test that uses it.
 """
 
-import selectors
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.peers.processes import Agent
 
 Lines = list[tuple[str, Any]]
 
@@ -105,13 +101,10 @@ def _compared(expected: Lines, got: Lines) -> list[str]:
     return found[:1]
 
 
-# Agents of the official SDK as processes, one per set of bindings and test process.
+# Agents of the official SDK 1.x: those of `peer_agents`, with what clients need of their cards.
 
 
-AGENT = Path(__file__).with_name("sdk_agent.py")
 ALL_BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
-#: time limit in seconds for the ready line, also on a busy machine
-START = 240.0
 
 
 @dataclass(frozen=True)
@@ -138,48 +131,12 @@ class Peer:
         )
 
 
-@contextmanager
-def sdk_agent(*bindings: str) -> Iterator[Peer]:
-    """Runs sdk_agent.py until the block ends."""
-    arguments = [part for binding in bindings for part in ("--binding", binding)]
-    process = subprocess.Popen(
-        [sys.executable, str(AGENT), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with process, ExitStack() as stop:
-        stop.callback(_stop, process)
-        words = dict(word.partition("=")[::2] for word in _first_line(process).split())
-        assert "ready" in words
-        yield Peer(words.get("http", ""), words.get("grpc", ""), bindings)
-
-
-def _first_line(process: subprocess.Popen[str]) -> str:
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        assert selector.select(START), "the agent did not start"
-    return process.stdout.readline()
-
-
-def _stop(process: subprocess.Popen[str]) -> None:
-    process.stdin.close()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-
-
 @pytest.fixture(scope="session")
-def sdk_agents() -> Iterator[Callable[..., Peer]]:
+def sdk_agents(peer_agents: Callable[..., Agent]) -> Callable[..., Peer]:
     """`sdk_agents("JSONRPC")` is a running agent with that binding only; without a name, with all three."""
-    running: dict[tuple[str, ...], Peer] = {}
-    with ExitStack() as stack:
 
-        def get(*bindings: str) -> Peer:
-            wanted = bindings or ALL_BINDINGS
-            if wanted not in running:
-                running[wanted] = stack.enter_context(sdk_agent(*wanted))
-            return running[wanted]
+    def get(*bindings: str) -> Peer:
+        agent = peer_agents("1.3.0", *bindings)
+        return Peer(agent.http, agent.grpc, agent.bindings)
 
-        yield get
+    return get

@@ -1,4 +1,8 @@
-"""Agents and clients of the official SDKs as processes, started on first use; fixtures for other folders."""
+"""Agents and clients of the official SDKs as processes, started on first use.
+
+Their fixtures are in tests/conftest.py: a process of tests starts each program once, whichever folders use it. A test
+has tasks, contexts and gates of its own there, and lists tasks only of a context or through a gateway of its own.
+"""
 
 from __future__ import annotations
 

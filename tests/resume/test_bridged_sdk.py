@@ -17,12 +17,10 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE
-from tests.peers.processes import Agent, peer_agents
+from tests.peers.processes import Agent
 from tests.resume.bridged import Caller, found, reached, resumed, sending
 from tests.resume.cutting import Cutter, cutting
 from tests.resume.scene import BINDINGS, Seen, read_until_cut
-
-__all__ = ["peer_agents"]
 
 pytestmark = pytest.mark.sdk
 

@@ -15,7 +15,7 @@ from a2a_bridge_tools.check.inspection import Finding, Inspection
 from a2a_bridge_tools.check.table import inspect
 from tests.certificates import new_identity
 from tests.patience import PATIENCE
-from tests.peers.processes import AGENTS, Agent, peer_agents
+from tests.peers.processes import AGENTS, Agent
 from tests.tools.check.scripted import Script, scripted
 
 CARD, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
@@ -380,8 +380,6 @@ async def test_the_version_that_is_assumed_is_named_with_the_reason(
 
 # `check` finds nothing wrong with agents of the official SDKs, and with our own in its cells.
 
-
-__all__ = ["peer_agents"]
 
 #: seconds for a call, and for the notification that does not come
 LIMIT = 5.0

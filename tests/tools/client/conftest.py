@@ -7,11 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from a2a_bridge.core.options import CLIENT_PREFIX
-from tests.peers.processes import ALL, Agent, peer_agents
+from tests.peers.processes import ALL, Agent
 from tests.tools.client.live import Live, ours, theirs
 from tests.tools.specification import REQUIREMENTS
-
-__all__ = ["peer_agents"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -19,10 +19,8 @@ from a2a_bridge_tools.playground.page import Playground
 from a2a_bridge_tools.playground.subject import Compared, Result, Subject, comparison
 from tests.cli.commands import ANY_PORT, agent, card, command, serving
 from tests.patience import PATIENCE
-from tests.peers.processes import Agent, peer_agents
+from tests.peers.processes import Agent
 from tests.tools.playground.browser import Api, api_at, api_of, message, of
-
-__all__ = ["peer_agents"]
 
 CURRENT = ("JSONRPC 1.0", "HTTP+JSON 1.0", "GRPC 1.0")
 DEMO = ("server", *ANY_PORT, "--ui")

@@ -11,10 +11,10 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.cli.commands import ANY_PORT
-from tests.peers.processes import JSONRPC, Agent, peer_agents
+from tests.peers.processes import JSONRPC, Agent
 from tests.tools.playground.browser import View, browser, program, show, started
 
-__all__ = ["browser", "peer_agents", "show"]
+__all__ = ["browser", "show"]
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 CURRENT = ("JSONRPC 1.0", "HTTP+JSON 1.0", "GRPC 1.0")

@@ -1,5 +1,0 @@
-"""Fixtures of this folder."""
-
-from tests.peers.processes import peer_agents, peer_clients
-
-__all__ = ["peer_agents", "peer_clients"]
