@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -48,6 +48,30 @@ async def joined(name: str, login: NatsLogin, listener: Listener | None = None) 
         yield bus
     finally:
         await bus.close()
+
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[None, None, None]]
+
+
+@asynccontextmanager
+async def listening(serve: Handler) -> AsyncIterator[str]:
+    """The address of a server. At the end its connections are closed."""
+    handled = set[asyncio.Task[None]]()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handled.add(asyncio.create_task(serve(reader, writer)))
+
+    async with await asyncio.start_server(handle, "127.0.0.1", 0) as server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*handled)
+
+
+async def closed(*writers: asyncio.StreamWriter) -> None:
+    for writer in writers:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
 
 
 async def talk(login: NatsLogin) -> None:
@@ -98,12 +122,11 @@ async def test_a_server_without_tls_gets_no_credentials(
         writer.write(b"INFO " + json.dumps({"auth_required": True, "max_payload": 1024}).encode() + b"\r\n")
         while data := await reader.read(4096):
             heard.extend(data)
-        writer.close()
+        await closed(writer)
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with listening(serve) as address:
         scheme, ca = ("tls", "") if named else ("nats", tls.ca)
-        login = NatsLogin((f"{scheme}://u:{ENCODED}@127.0.0.1:{port}",), ca=ca)
+        login = NatsLogin((f"{scheme}://u:{ENCODED}@{address}",), ca=ca)
         async with joined("a", login) as bus:
             assert not bus.live
     assert not heard
@@ -178,15 +201,16 @@ class Deaf:
         self.connections += 1
         drops = self.dropping
         far, far_writer = await asyncio.open_connection("127.0.0.1", self._nats.port)
-        with suppress(asyncio.CancelledError), closing(near_writer), closing(far_writer):
-            upward = asyncio.create_task(_copy(near, far_writer))
+        upward = asyncio.create_task(_copy(near, far_writer))
+        with suppress(OSError, EOFError):
             while line := await far.readline():
                 operation, _, rest = line.partition(b" ")
                 if operation in (b"MSG", b"HMSG"):
                     line += await far.readexactly(int(line.split()[-1]) + 2)
                 if not (drops and operation in (b"MSG", b"HMSG") and rest.startswith(b"_INBOX.")):
                     near_writer.write(line)
-            upward.cancel()
+        upward.cancel()
+        await closed(near_writer, far_writer)
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -205,8 +229,8 @@ async def test_a_replica_that_hears_no_responses_connects_anew(
     nats: Nats, caplog: pytest.LogCaptureFixture
 ) -> None:
     deaf = Deaf(nats)
-    async with await asyncio.start_server(deaf.serve, "127.0.0.1", 0) as server:
-        login = NatsLogin((f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}",))
+    async with listening(deaf.serve) as address:
+        login = NatsLogin((f"nats://{address}",))
         listener = Listener()
         async with joined("a", login, listener) as a, joined("b", NatsLogin((nats.url,))):
             assert a.live
@@ -231,8 +255,8 @@ async def test_a_slow_replica_is_no_reason_to_connect_anew(
 ) -> None:
     deaf = Deaf(nats)
     deaf.dropping = False
-    async with await asyncio.start_server(deaf.serve, "127.0.0.1", 0) as server:
-        login = NatsLogin((f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}",))
+    async with listening(deaf.serve) as address:
+        login = NatsLogin((f"nats://{address}",))
         async with joined("a", login) as a, joined("b", NatsLogin((nats.url,)), Listener(silent=True)):
             for _ in range(2):
                 with pytest.raises(TimeoutError):
