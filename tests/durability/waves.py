@@ -30,12 +30,15 @@ from tests.patience import PATIENCE
 SETTLING = 60.0
 #: most connections in the pool of a SQLite store, including that of the writer
 POOLED = 8
+#: threads of the pool of an event loop, which has the name of its library
+_OF_LOOP = min(32, (os.cpu_count() or 1) + 4)
 #: most threads in the pools of a server, by name: a pool starts a thread when all others are at work, and keeps it
 POOLS = {
     "a2a store reader": 4,
     "a2a-bridge-codec": 2,
     "a2a push names": 16,
-    "asyncio": min(32, (os.cpu_count() or 1) + 4),
+    "asyncio": _OF_LOOP,
+    "uvloop": _OF_LOOP,
 }
 #: names of `held` that are compared, and the allowed growth of memory
 COUNTED = ("tasks", "timers", "files", "sockets", "threads")
