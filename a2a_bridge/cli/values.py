@@ -110,7 +110,8 @@ def use_bridge_key(text: str) -> None:
         raise usage_error("--bridge-key", error) from None
 
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+#: seconds by unit
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 #: seconds of a thousand years. Dates have four digits for the year
 _LONGEST = 1000 * 365 * 86400
 
@@ -118,14 +119,13 @@ _LONGEST = 1000 * 365 * 86400
 def parse_time(text: str, flag: str) -> int:
     """The seconds of a time such as `12h` or `90d`, more than none. Raises typer.BadParameter."""
     found = re.fullmatch(r"([0-9]{1,11})([smhdw])", text)
-    seconds = int(found[1]) * _UNITS[found[2]] if found else 0
-    if not 0 < seconds <= _LONGEST:
+    value = int(found[1]) * int(_UNITS[found[2]]) if found else 0
+    if not 0 < value <= _LONGEST:
         raise usage_error(flag, f"{text!r} is no time such as 12h or 90d, of at most 1000 years")
-    return seconds
+    return value
 
 
 _SECONDS = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(ms|s|m|h)?")
-_FACTORS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 
 
 def seconds(text: str | float, *, least: float | None = None, most: float | None = None) -> float:
@@ -133,7 +133,7 @@ def seconds(text: str | float, *, least: float | None = None, most: float | None
     found = _SECONDS.fullmatch(str(text).strip().lower())
     if found is None:
         raise typer.BadParameter(f"{text!r} is no time such as 5s, 500ms or 2m")
-    value = float(found[1]) * _FACTORS[found[2]]
+    value = float(found[1]) * _UNITS[found[2] or "s"]
     if not (least or 0) <= value <= (most or math.inf):
         raise typer.BadParameter(f"{text} is not in the range {least or 0:g} to {most or math.inf:g} seconds")
     return value
@@ -209,7 +209,7 @@ def file_text(path: str | Path, source: str) -> str:
 
 
 def secret_in(path: str | Path) -> str:
-    """The same, for a file that is read while a server runs. Raises OSError, ValueError."""
+    """The secret in a file, which a server may read again. Raises OSError, and ValueError without content."""
     text = Path(path).read_text("utf-8-sig").strip()
     if not text:
         raise ValueError(f"{path} has no content")
