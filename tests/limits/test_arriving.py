@@ -172,7 +172,7 @@ async def test_an_endless_response_ends_at_the_limit_of_the_gateway(hostile: str
             hub.AgentInterface(url=hostile, protocol_binding=binding, protocol_version="1.0")
         ],
     )
-    limit = 2 * MIB
+    limit = 4 * MIB
     options = ServeOptions(store_options=StoreOptions(max_memory=limit))
     seen: list[int] = []
 
