@@ -24,6 +24,7 @@ from tests.patience import PATIENCE
 
 #: the modes of the official client: each era, and the one that the server has
 MODES = (*ERAS, "auto")
+FLAGS = ("--wait", "5s", "--log-level", "debug")
 #: a call whose task goes on until it is cancelled
 WORK = {
     "jsonrpc": "2.0",
@@ -57,9 +58,6 @@ async def works(mcp: Client, desk: Desk, *, one_conversation: bool) -> None:
     await desk.cancelled.wait()
 
 
-FLAGS = ("--wait", "5s", "--log-level", "debug")
-
-
 @pytest.mark.process
 @pytest.mark.parametrize("era", MODES)
 async def test_the_command_over_stdio(desk_at: At, card_file: str, era: str) -> None:
@@ -74,7 +72,7 @@ async def test_the_command_over_http(desk_at: At, card_file: str) -> None:
     async with running("mcp", card_file, "--http", "127.0.0.1:0", *FLAGS) as url:
         for era in MODES:
             async with client(url, era) as mcp:
-                # Only the other era has sessions.
+                # Only the legacy era has sessions.
                 await works(mcp, desk_at[0], one_conversation=era == "legacy")
 
 
