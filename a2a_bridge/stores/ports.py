@@ -95,7 +95,7 @@ Synced = Callable[[Exception | None], None]
 
 
 def ignore_loss() -> None:
-    """The `on_lost` of a lease that nobody uses: before it is acquired, and after its end."""
+    """The `on_lost` of an unused lease, which is not acquired yet or has ended."""
 
 
 class TaskWriter(Protocol):
