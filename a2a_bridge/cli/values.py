@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -101,7 +102,9 @@ def use_bridge_key(text: str) -> None:
     from a2a_bridge.dialects.signed_extras import use_key
 
     try:
-        secret = Path(text[1:]).read_bytes().strip() if text.startswith("@") else text.encode()
+        # A key in a file may be any bytes. The mark of a byte order is no part of it, as in other files.
+        in_file = text.startswith("@")
+        secret = Path(text[1:]).read_bytes().removeprefix(BOM_UTF8).strip() if in_file else text.encode()
         if text:
             use_key(secret)
     except OSError as error:

@@ -34,7 +34,7 @@ from a2a_bridge.cli.server_flags import (
     ServedAgent,
     ServeFlags,
 )
-from a2a_bridge.cli.values import listen_address, parameters
+from a2a_bridge.cli.values import listen_address, parameters, use_bridge_key
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.masking import mask
 from a2a_bridge.core.option_classes import (
@@ -48,6 +48,7 @@ from a2a_bridge.core.option_classes import (
     UpstreamValues,
 )
 from a2a_bridge.core.options import Table, flag, options_of, taken
+from a2a_bridge.dialects import signed_extras
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 RUNNER = CliRunner()
@@ -352,6 +353,17 @@ def test_headers_that_are_none_are_not_quoted(header: str, tmp_path: Path) -> No
     with pytest.raises(typer.BadParameter) as caught:
         parameters([header.replace("{two}", str(two))])
     assert "hunter2" not in caught.value.message
+
+
+def test_a_bridge_key_in_a_file_is_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[bytes] = []
+    monkeypatch.setattr(signed_extras, "use_key", used.append)
+    path = tmp_path / "key"
+    for content in (b"k" * 16, b"k" * 16 + b"\n", BOM_UTF8 + b"k" * 16 + b"\r\n"):
+        path.write_bytes(content)
+        use_bridge_key(f"@{path}")
+    use_bridge_key("k" * 16)
+    assert used == [b"k" * 16] * 4
 
 
 def test_secrets_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
