@@ -122,7 +122,7 @@ class Program(AgentExecutor):
         environment = {name: os.environ[name] for name in self._names if name in os.environ}
         environment |= at_work.variables()
         try:
-            process = await Process.start(self.words, self._executable, environment, folder.text)
+            process = Process.start(self.words, self._executable, environment, folder.text)
         except OSError as error:
             log.error("%s cannot be started: %s", printable(self.words[0]), error)  # noqa: TRY400
             return

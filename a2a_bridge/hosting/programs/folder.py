@@ -22,7 +22,7 @@ import tempfile
 import threading
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.hosting.executor import Run
@@ -100,13 +100,13 @@ class RunFolder:
         try:
             parent = self._open()
             try:
-                descriptor = _opened(self.question.name, parent)
+                file = _opened(self.question.name, parent)
             finally:
                 os.close(parent)
         except OSError:
             return ""
-        with os.fdopen(descriptor, "rb") as file:
-            if not _is_own(descriptor):
+        with file:
+            if not _is_own(file):
                 return ""
             return file.read(_QUESTION).decode("utf-8", "replace").rstrip("\r\n")
 
@@ -153,21 +153,22 @@ class RunFolder:
         _remove(self.path)
 
 
-def _opened(name: str, folder: int) -> int:
-    # Without O_NONBLOCK a pipe with such a name would be waited for.
-    return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+def _opened(name: str, folder: int) -> BinaryIO:
+    # Without O_NONBLOCK a pipe with such a name would be waited for. The opener is called by the file, which
+    # closes the descriptor of a folder; `os.fdopen` would leave it open.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    return open(name, "rb", opener=lambda path, _flags: os.open(path, flags, dir_fd=folder))
 
 
-def _is_own(descriptor: int) -> bool:
+def _is_own(file: BinaryIO) -> bool:
     """Whether a file is a regular one that has no other name."""
-    found = os.fstat(descriptor)
+    found = os.fstat(file.fileno())
     return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1
 
 
 def _content(folder: int, name: str, most: int) -> bytes:
-    descriptor = _opened(name, folder)
-    with os.fdopen(descriptor, "rb") as file:
-        if not _is_own(descriptor):
+    with _opened(name, folder) as file:
+        if not _is_own(file):
             raise OSError(0, "it is no regular file with one name")
         content = file.read(most + 1)
     if len(content) > most:

@@ -8,6 +8,8 @@ Rules:
 4. A program is reaped after its group is killed, in the same thread: until then no other process can have the
    id of the group.
 5. Text of a program in the log has no control characters, and each line of it is short.
+6. A pipe is read and closed by its `_Pipe` only. A transport of uvloop closes the descriptor in libuv and
+   then again with its file, when another thread may have the number already.
 """
 
 from __future__ import annotations
@@ -21,8 +23,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, cast
 
@@ -34,6 +35,8 @@ GRACE = 3.0
 _LINGER = 1.0
 #: bytes of stdout that are kept for a slow reader
 _AHEAD = 256 * 1024
+#: bytes that are read at once
+_CHUNK = 64 * 1024
 #: characters of a line of stderr in the log, and lines in the error of a program that has failed
 _LONGEST, _LAST = 500, 20
 #: seconds between two looks at a group that has to end
@@ -52,17 +55,16 @@ class Process:
         self._stopping = False
         self._deadline: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[int] = self._loop.create_future()
-        self._out = _Output(self._ended)
-        self._errors = _ErrorLines(name)
-        self._transports: list[asyncio.BaseTransport] = []
+        self._out = _Output(cast("IO[bytes]", popen.stdout), self._ended)
+        self._errors = _ErrorLines(cast("IO[bytes]", popen.stderr), name)
 
     @classmethod
-    async def start(
+    def start(
         cls, words: Sequence[str], executable: str, environment: Mapping[str, str], text: Path
     ) -> Process:
         """Starts a program. text: the file that is its stdin. Raises OSError if it cannot be started."""
         with text.open("rb") as stdin:
-            popen = subprocess.Popen(  # noqa: ASYNC220, S603  the loop would wait for the fork in any case
+            popen = subprocess.Popen(  # noqa: S603  the loop would wait for the fork in any case
                 words,
                 executable=executable,
                 env=environment,
@@ -75,20 +77,12 @@ class Process:
         started = cls(popen, words[0])
         try:
             threading.Thread(target=started._watch, name=f"program {popen.pid}", daemon=True).start()
-            await started._connect()
         except BaseException:
             with started._lock, contextlib.suppress(ProcessLookupError):
                 os.killpg(popen.pid, signal.SIGKILL)
+            started._close_pipes()
             raise
         return started
-
-    async def _connect(self) -> None:
-        pipes = (self._popen.stdout, self._out), (self._popen.stderr, self._errors)
-        for pipe, protocol in pipes:
-            transport, _ = await self._loop.connect_read_pipe(
-                partial(_same, protocol), cast("IO[bytes]", pipe)
-            )
-            self._transports.append(transport)
 
     @property
     def last_errors(self) -> list[str]:
@@ -123,8 +117,11 @@ class Process:
         finally:
             if self._deadline is not None and self._ended.done():
                 self._deadline.cancel()
-            for transport in self._transports:
-                transport.close()
+            self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        self._out.pipe.close()
+        self._errors.pipe.close()
 
     def _signal(self, number: signal.Signals) -> None:
         with self._lock, contextlib.suppress(ProcessLookupError, PermissionError):
@@ -180,36 +177,65 @@ def _has_others(group: int) -> bool:
     return False
 
 
-def _same(protocol: asyncio.Protocol) -> asyncio.Protocol:
-    return protocol
+class _Pipe:
+    """The end of a pipe that is read here, by the running loop. on_data: gets the bytes that were read, and
+    nothing at the end, once.
+    """
+
+    def __init__(self, file: IO[bytes], on_data: Callable[[bytes], None]) -> None:
+        self._file = file
+        self._on_data = on_data
+        self._loop = asyncio.get_running_loop()
+        self._is_read = False
+        os.set_blocking(file.fileno(), False)
+        self.resume()
+
+    def pause(self) -> None:
+        if self._is_read:
+            self._is_read = False
+            self._loop.remove_reader(self._file.fileno())
+
+    def resume(self) -> None:
+        if not self._is_read and not self._file.closed:
+            self._is_read = True
+            self._loop.add_reader(self._file.fileno(), self._on_readable)
+
+    def close(self) -> None:
+        """Closes the descriptor. May be called twice."""
+        if not self._file.closed:
+            self.pause()
+            self._file.close()
+            self._on_data(b"")
+
+    def _on_readable(self) -> None:
+        try:
+            data = os.read(self._file.fileno(), _CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return
+        if data:
+            self._on_data(data)
+        else:
+            self.close()
 
 
-class _Output(asyncio.Protocol):
+class _Output:
     """The bytes on stdout, until the end of the pipe."""
 
-    def __init__(self, ended: asyncio.Future[int]) -> None:
+    def __init__(self, file: IO[bytes], ended: asyncio.Future[int]) -> None:
         self._ended = ended
         self._buffer = bytearray()
         self._over = False
         self._waiter: asyncio.Future[None] | None = None
-        self._transport: asyncio.ReadTransport | None = None
         #: seconds that are left to wait after the end of the program
         self._left = _LINGER
+        self.pipe = _Pipe(file, self._on_data)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.ReadTransport", transport)
-
-    def data_received(self, data: bytes) -> None:
+    def _on_data(self, data: bytes) -> None:
         self._buffer += data
-        if len(self._buffer) > _AHEAD and self._transport is not None:
-            self._transport.pause_reading()
+        self._over = self._over or not data
+        if len(self._buffer) > _AHEAD:
+            self.pipe.pause()
         self.wake()
-
-    def eof_received(self) -> None:
-        self._finish()
-
-    def connection_lost(self, _error: Exception | None) -> None:
-        self._finish()
 
     def _finish(self) -> None:
         self._over = True
@@ -236,22 +262,25 @@ class _Output(asyncio.Protocol):
                 self._waiter = None
         data = bytes(self._buffer)
         self._buffer.clear()
-        if self._transport is not None and not self._over and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self.pipe.resume()
         return data
 
 
-class _ErrorLines(asyncio.Protocol):
+class _ErrorLines:
     """The lines on stderr, which go to the log, and never to a caller."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, file: IO[bytes], name: str) -> None:
         self._name = name
         self._rest = b""
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         #: the last lines, as they are in the log
         self.last: deque[str] = deque(maxlen=_LAST)
+        self.pipe = _Pipe(file, self._on_data)
 
-    def data_received(self, data: bytes) -> None:
+    def _on_data(self, data: bytes) -> None:
+        if not data:
+            self._finish()
+            return
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _AHEAD:
             lines.append(self._rest)
@@ -260,15 +289,12 @@ class _ErrorLines(asyncio.Protocol):
         for line in lines if log.isEnabledFor(logging.INFO) else lines[-_LAST:]:
             self._write(line)
 
-    def eof_received(self) -> None:
+    def _finish(self) -> None:
         if self._rest:
             self._write(self._rest)
             self._rest = b""
         if not self.over.done():
             self.over.set_result(None)
-
-    def connection_lost(self, _error: Exception | None) -> None:
-        self.eof_received()
 
     def _write(self, line: bytes) -> None:
         text = printable(line[: 4 * _LONGEST].decode("utf-8", "replace").rstrip())
