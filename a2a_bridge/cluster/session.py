@@ -156,8 +156,9 @@ class PostgresSession:
             return
         from psycopg import Error
 
-        with (
-            contextlib.suppress(OSError, Error),
-            socket.socket(fileno=os.dup(connection.pgconn.socket)) as handle,
-        ):
-            handle.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError, Error):
+            number = connection.pgconn.socket
+            with socket.socket(fileno=os.dup(number)) as handle:
+                # The thread may have closed it before: then the number can be that of another socket.
+                if connection.pgconn.socket == number:
+                    handle.shutdown(socket.SHUT_RDWR)

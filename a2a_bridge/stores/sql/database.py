@@ -148,9 +148,9 @@ class Database:
             self._anchor.close()
             self._anchor = None
         self.engine.dispose()
-        if self._watch is not None:
-            self._watch.close()
-            self._watch = None
+        watch, self._watch = self._watch, None  # first: another thread may look at it
+        if watch is not None:
+            watch.close()
 
     def _check_path(self) -> None:
         if self._watch is not None:
