@@ -44,6 +44,7 @@ from a2a_bridge.bindings.binding import (
     http_fetch,
     names,
 )
+from a2a_bridge.bindings.places import place_of
 from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cards.resolve import locate
 from a2a_bridge.codec import rounded
@@ -56,7 +57,7 @@ from a2a_bridge.gateway.cards import CardReading
 from a2a_bridge.gateway.connections import UpstreamOptions
 from a2a_bridge.gateway.credentials.grants import TokenExchange
 from a2a_bridge.gateway.credentials.sending import add_credentials, note_mismatch
-from a2a_bridge.gateway.destinations import Destinations, place_of
+from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.failover import dial_failover
 from a2a_bridge.gateway.polyfill import add_polyfill
 from a2a_bridge.gateway.tasks import Tasks, scopes_by

@@ -13,11 +13,11 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from cachetools import LRUCache
 
 from a2a_bridge.auth.key_set import KeySetSource
+from a2a_bridge.bindings.places import place_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.signing import ReceivedCard, Signature, UnverifiedCardError
 
@@ -108,14 +108,10 @@ class CardTrust:
         return [*self._sources, known]
 
     def _is_allowed(self, url: str) -> bool:
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname or "", parts.port or 443
-        except ValueError:
+        place = place_of(url)
+        if place is None or not url.lower().startswith("https://") or "@" in url:
             return False
-        if parts.scheme != "https" or parts.username is not None:
-            return False
-        return f"{host}:{port}" in self._jku_hosts or (port == 443 and host in self._jku_hosts)
+        return str(place) in self._jku_hosts or (place.port == 443 and place.host in self._jku_hosts)
 
     def _warn(self, location: str, text: str) -> None:
         """Logs a text about a location once."""

@@ -27,6 +27,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from a2a_bridge.bindings.binding import MIB, DialOptions, TlsFiles, http_fetch
+from a2a_bridge.bindings.places import read_place
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.extras import load
 from a2a_bridge.push.ssrf_policy import is_public
@@ -231,9 +232,10 @@ async def endpoint(issuer: str, member: str, *, ca: str = "") -> Endpoint:
         url = document.get(member)
         if not isinstance(url, str):
             raise ValueError(f"its discovery document has no {member}")  # noqa: TRY004  it is at fault
-        if urlsplit(issuer).scheme == "https" and urlsplit(url).scheme != "https":
+        here, there = read_place(issuer), read_place(url)
+        if here.secure and not there.secure:
             raise ValueError(f"its {member} is no https URL")
-        return Endpoint(url, urlsplit(url).hostname == urlsplit(issuer).hostname, document)
+        return Endpoint(url, there.host == here.host, document)
     raise problem or ValueError("it has no discovery document")
 
 

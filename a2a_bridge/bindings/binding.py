@@ -180,7 +180,8 @@ class DialOptions(DialValues):
     #: and no `query`, only IMPERSONAL of `forward`, and may be rejected (see gateway.destinations). Empty:
     #: the interfaces were named
     named: str = ""
-    #: resolves hosts to addresses, without a proxy; None: the system's resolver
+    #: resolves hosts to addresses, without a proxy; a client side connects to no others. None: the system's
+    #: resolver
     resolve: Resolve | None = None
     #: checks each card that is read, such as `CardTrust.check`; None: cards are not checked
     check_card: CheckCard | None = None

@@ -12,9 +12,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from urllib.parse import urlsplit
 
 from a2a_bridge.bindings.binding import DialOptions, Resolve
+from a2a_bridge.bindings.places import place_of
 from a2a_bridge.cards.read import CORRECTED
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.dialects import V1_0, BindingKind, Dialect, by_version
@@ -72,9 +72,9 @@ def select(
     """
     wanted = by_version(version) if version else None
     secure = {
-        _authority(interface.url)
+        (place.host, place.port)
         for interface in card.supported_interfaces
-        if interface.url.startswith(("https://", "grpcs://"))
+        if "://" in interface.url and (place := place_of(interface.url)) is not None and place.secure
     }
     found = [
         Candidate(interface, dialect, grpc_tls=_is_secure(interface, secure))
@@ -97,22 +97,12 @@ def select(
     )
 
 
-def _is_secure(interface: hub.AgentInterface, secure: Collection[str]) -> bool | None:
+def _is_secure(interface: hub.AgentInterface, secure: Collection[tuple[str, int]]) -> bool | None:
     """Whether another interface of the card names this gRPC `host:port` with TLS: a port has it or not."""
     if interface.protocol_binding != "GRPC" or "://" in interface.url:
         return None
-    authority = _authority(interface.url)
-    return True if authority and authority in secure else None
-
-
-def _authority(url: str) -> str:
-    """The host and port of a URL or of `host:port`, in lower case; empty if there are none."""
-    try:
-        parts = urlsplit(url if "://" in url else f"//{url}")
-        port = parts.port or (443 if parts.scheme in ("https", "grpcs") else 0)
-    except ValueError:
-        return ""
-    return f"{parts.hostname}:{port}" if parts.hostname and port else ""
+    place = place_of(interface.url)
+    return True if place is not None and (place.host, place.port) in secure else None
 
 
 def unusable(card: hub.AgentCard, *, known: Collection[str]) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from a2a_bridge.app import runtime
 from a2a_bridge.bindings.binding import DialOptions, TlsFiles, http_fetch
+from a2a_bridge.bindings.places import place_of
 from a2a_bridge.cards import interface
 from a2a_bridge.cards.read import CardError, parse_bytes, without_mark
 from a2a_bridge.cards.resolve import Resolver
@@ -19,7 +20,6 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.options import taken
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.gateway.cards import synthesise_card
-from a2a_bridge.gateway.destinations import place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 #: the errors of agents without an extended card

@@ -6,7 +6,9 @@ The content of a card is not trusted. Rules:
    given URL or the origin is https.
 2. Other hosts get neither. They are not dialled if they are link-local or a metadata
    service; if they are this machine and the named host is not; or if they are in a private network and the
-   named host is public. All addresses of a host count. They are checked again for each connection.
+   named host is public. All addresses of a host count. They are checked again for each connection, which
+   uses no others. A URL that `bindings.places` cannot read is not dialled, nor is a gRPC target with several
+   addresses or with a DNS server of its own.
 3. An interface that is rejected or does not answer is replaced by the named host: same path, or the named
    path if the card has none; for gRPC the same port. `trust_card_urls` uses the card's URLs unchanged.
 4. Forwarded parameters of callers (`forward`) go to the same hosts as the parameters of the options, except
@@ -23,12 +25,15 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_network
 from urllib.parse import urlsplit, urlunsplit
 
 from a2a_bridge.bindings.binding import DialOptions, find
+from a2a_bridge.bindings.places import Place, address_of, place_name, place_of, read_place
+from a2a_bridge.cards.build import interface
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.ssrf_policy import is_public
 
@@ -40,15 +45,27 @@ Probe = Callable[[str, int], Awaitable[str]]
 #: link-local addresses and the metadata services of clouds, which are never agents
 _NEVER = tuple(
     ip_network(text)
-    for text in ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "168.63.129.16/32", "100.100.100.200/32")
+    for text in (
+        "169.254.0.0/16",
+        "fe80::/10",
+        "fd00:ec2::/32",  # AWS
+        "fd20:ce::254/128",  # Google Cloud
+        "168.63.129.16/32",  # Azure
+        "100.100.100.200/32",  # Alibaba Cloud
+        "192.0.0.192/32",  # Oracle Cloud
+        "fd00:c1::a9fe:a9fe/128",  # Oracle Cloud
+        "fd00:42::42/128",  # Scaleway
+    )
 )
-_LOCALHOST = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0", "::"})  # noqa: S104  nothing listens here
-_DEFAULT_PORTS = {"http": 80, "grpc": 80, "https": 443, "grpcs": 443}
+#: networks of IPv6 whose last 32 bits are an IPv4 address: compatible, translated, NAT64, NAT64 for local use
+_EMBEDDING = tuple(
+    ip_network(text) for text in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
+)
+#: families whose client sides connect only to the addresses that `Candidate.resolve` gives
+_CHECKED = frozenset({"http", "grpc"})
+_UNREAD = "an address that cannot be checked"
 #: the most seconds for a test connection, in which a packet may be lost once. Nobody is served until it ends
 TRIAL = 3.0
-#: prefixes of gRPC's own targets: `dns:host:port`, `dns:///host:port`, `ipv4:1.2.3.4:5`, `ipv6:[::1]:5`
-_NATIVE = re.compile(r"(?:dns|ipv4|ipv6):(?://[^/]*/)?")
-_SECURE = frozenset({"https", "grpcs"})
 
 
 class Reach(IntEnum):
@@ -58,32 +75,6 @@ class Reach(IntEnum):
     LOOPBACK = 1
     PRIVATE = 2
     PUBLIC = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The host and port behind a URL or `host:port`."""
-
-    host: str
-    port: int
-    #: True for TLS
-    secure: bool
-
-    @property
-    def is_local(self) -> bool:
-        """True if the name is a name or a loopback address of this machine."""
-        return self.is_localhost or _reach(self.host) is Reach.LOOPBACK
-
-    @property
-    def is_localhost(self) -> bool:
-        """True for the names and addresses that mean `localhost`. Of the other loopback addresses, such as
-        127.0.0.2, each is a host of its own: containers and tests separate services by them.
-        """
-        return self.host in _LOCALHOST or self.host.endswith(".localhost")
-
-    def is_at(self, other: Place) -> bool:
-        """True if both have the same host."""
-        return self.host == other.host or (self.is_localhost and other.is_localhost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +88,6 @@ class Destination:
     silence: str = ""
     #: the URL of the card that this interface replaces, and the reason; empty for none
     instead_of: str = ""
-
-
-def place_of(url: str) -> Place | None:
-    """The place of a URL, a gRPC URL, `host:port`, or a gRPC target with a single address; else None."""
-    native = _NATIVE.match(url)
-    if native is not None:
-        url = url[native.end() :]
-    separator = "://" in url
-    try:
-        parts = urlsplit(url if separator else f"//{url}")
-        port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
-    except ValueError:
-        return None
-    if not parts.hostname or not port or (separator and parts.scheme not in _DEFAULT_PORTS):
-        return None
-    secure = parts.scheme in _SECURE or (not separator and port == _DEFAULT_PORTS["https"])
-    return Place(parts.hostname.rstrip(".").lower(), port, secure)
 
 
 def _origin(text: str) -> Place:
@@ -130,16 +104,15 @@ def move_to(candidate: Candidate, named: str) -> Candidate | None:
     """
     url, base = candidate.interface.url, place_of(named)
     here, family = place_of(url), _family(candidate)
-    if base is None or family not in ("http", "grpc"):
+    if base is None or family not in _CHECKED:
         return None
     if family == "http" and not _is_http(named):
         return None
     if family == "grpc":
         if here is None or here.host == base.host:
             return None
-        host = f"[{base.host}]" if ":" in base.host else base.host
         scheme, separator, _ = url.partition("://")
-        target = f"{scheme + separator if separator else ''}{host}:{here.port}"
+        target = f"{scheme + separator if separator else ''}{place_name(base.host, here.port)}"
     else:
         if here is not None and here.host == base.host and here.port == base.port:
             return None
@@ -187,6 +160,11 @@ class Destinations:
             return [Destination(one) for one in candidates]
         return [await self._vet(one, self._named) for one in candidates]
 
+    async def check_url(self, url: str) -> Destination:
+        """The same for an http(s) URL that a document of the agent names."""
+        (found,) = await self.check([Candidate(interface("JSONRPC", url), V1_0)])
+        return found
+
     async def check_and_connect(self, candidates: Sequence[Candidate]) -> list[Destination]:
         """The result of `check` after test connections: an interface that is rejected or silent is replaced
         if the replacement works.
@@ -215,16 +193,16 @@ class Destinations:
         candidate = replace(candidate, credentials=False)
         if self._options.trust_card_urls or (place is not None and place.is_at(named)):
             return Destination(candidate)
-        if place is None:
-            if url.startswith("unix"):
-                return Destination(candidate, "a socket of this machine")
-            return Destination(candidate, "addresses that cannot be checked" if _NATIVE.match(url) else "")
+        if place is None or _is_number(place.host):
+            return Destination(candidate, "a socket of this machine" if url.startswith("unix") else _UNREAD)
         if self._agent_reach is None:
             self._agent_reach = await self._reach_of(named)
         try:
             rejection = _rejection(await self._reach_of(place), self._agent_reach)
         except OSError:
-            rejection = ""  # no connection is possible either, unless a proxy can resolve it
+            # No connection is possible either, unless a proxy can resolve it. Other transports may not use
+            # the addresses that are checked for each connection.
+            rejection = "" if _family(candidate) in _CHECKED else "a host without an address"
         if not rejection and not _is_proxied(candidate, place):
             candidate = replace(candidate, resolve=self._build_lookup(self._agent_reach))
         return Destination(candidate, rejection)
@@ -247,21 +225,36 @@ class Destinations:
         return replace(other, credentials=self._is_named(place, named))
 
     def _place(self, candidate: Candidate) -> Place | None:
-        place = place_of(candidate.interface.url)
+        url, family = candidate.interface.url, _family(candidate)
+        if family == "http":
+            return place_of(url if "://" in url else f"http://{url}")
+        if family != "grpc":
+            return _place_of_other(url)
+        place = place_of(url)
         secure = candidate.grpc_tls if self._options.grpc_tls is None else self._options.grpc_tls
-        if place is None or secure is None or _family(candidate) != "grpc":
-            return place
-        return replace(place, secure=secure)
+        return place if place is None or secure is None else replace(place, secure=secure)
 
     def _is_named(self, place: Place, named: Place) -> bool:
         known = [named, *(one for one in self._origins if one.port == place.port)]
         return any(place.is_at(one) and (place.secure or not one.secure or one.is_local) for one in known)
 
     async def _silence(self, candidate: Candidate) -> str:
-        place = place_of(candidate.interface.url)
-        if place is None or _family(candidate) not in ("http", "grpc") or _is_proxied(candidate, place):
+        place = self._place(candidate)
+        if place is None or _family(candidate) not in _CHECKED or _is_proxied(candidate, place):
             return ""
-        return await self._probe(place.host, place.port)
+        if candidate.resolve is None:
+            return await self._probe(place.host, place.port)
+        try:
+            addresses = await candidate.resolve(place.host, place.port)
+        except OSError:
+            return "its host has no address"
+        except A2AError as error:
+            return error.message
+        silence = ""
+        for text in addresses:
+            if not (silence := await self._probe(text, place.port)):
+                break
+        return silence
 
     async def _connect(self, host: str, port: int) -> str:
         try:
@@ -321,17 +314,40 @@ def _rejection(found: Reach, named: Reach) -> str:
 
 def _reach(text: str) -> Reach | None:
     """The reach of an address; None if the text is not an address."""
-    try:
-        address = ip_address(text.partition("%")[0])
-    except ValueError:
+    address = address_of(text)
+    if address is None:
         return None
-    mapped = getattr(address, "ipv4_mapped", None)
-    address = mapped or address
-    if any(address.version == network.version and address in network for network in _NEVER):
+    if "%" in text or any(address in network for network in _NEVER):
         return Reach.NEVER
     if address.is_loopback or address.is_unspecified:
         return Reach.LOOPBACK
-    return Reach.PUBLIC if is_public(address) else Reach.PRIVATE
+    reach = Reach.PUBLIC if is_public(address) else Reach.PRIVATE
+    inner = [_reach(str(one)) for one in _embedded(address)]
+    return min([reach, *(one for one in inner if one is not None)])
+
+
+def _embedded(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
+    """The IPv4 addresses to which an address of IPv6 may lead, through a tunnel or a translator."""
+    if isinstance(address, IPv4Address):
+        return []
+    found = [address.sixtofour, *(address.teredo or ())]
+    if any(address in network for network in _EMBEDDING):
+        found.append(IPv4Address(int(address) & 0xFFFFFFFF))
+    return [one for one in found if one is not None]
+
+
+def _is_number(host: str) -> bool:
+    """True for a number that only some parsers take for an address, such as 127.1 or 0x7f000001."""
+    last = host.rpartition(".")[2]
+    return address_of(host) is None and (last.isdecimal() or re.fullmatch("0x[0-9a-f]*", last) is not None)
+
+
+def _place_of_other(url: str) -> Place | None:
+    """The place of an address of another transport, whose scheme is its own."""
+    try:
+        return read_place(url, known=False)
+    except ValueError:
+        return None
 
 
 def _is_proxied(candidate: Candidate, place: Place) -> bool:
@@ -362,7 +378,7 @@ async def _system(host: str, port: int) -> Sequence[str]:
 
 def check_endpoint(text: str) -> None:
     """Raises ValueError for an endpoint that is neither an http(s) or grpc(s) URL nor `host:port`."""
-    if place_of(text) is None:
+    if place_of(text) is None and not text.startswith("dns:"):
         raise ValueError(f"{text!r} is neither an http(s) URL nor the host:port of gRPC")
 
 

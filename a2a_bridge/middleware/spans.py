@@ -28,6 +28,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from a2a_bridge.bindings.places import place_of
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.core.messages import read_task_id
@@ -59,12 +60,10 @@ _FAULTS = frozenset(
 
 def client_attributes(binding: str, version: str, url: str) -> dict[str, Any]:
     """The attributes of all spans of a client side."""
-    parts = urlsplit(url if "://" in url else f"//{url}")
     attributes = _attributes(binding, version)
-    if parts.hostname:
-        attributes["server.address"] = parts.hostname
-    if parts.port:
-        attributes["server.port"] = parts.port
+    place = place_of(url)
+    if place is not None:
+        attributes |= {"server.address": place.host, "server.port": place.port}
     return attributes
 
 

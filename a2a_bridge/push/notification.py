@@ -16,13 +16,14 @@ Rules:
 import base64
 import hashlib
 import hmac
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
+from a2a_bridge.bindings.places import place_of
 from a2a_bridge.codec import JsonObject, JsonSyntaxError
 from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
@@ -152,20 +153,15 @@ def deliverable(config: hub.TaskPushNotificationConfig) -> A2AError | None:
 
 def _url_problem(url: str) -> str:
     """Why nothing can be posted to a URL; empty if it can be."""
-    try:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            return "is not an http or https URL"
-        port = parts.port
-    except ValueError:
-        return "is not a valid URL: its host or its port cannot be read"
-    if port == 0:
-        return "has no valid port"
-    if parts.username is not None:
-        return "has a user, which would be a second Authorization: credentials go into `authentication`"
+    if not url.lower().startswith(("http://", "https://")):
+        return "is not an http or https URL"
     # Some parsers take a backslash as a slash, others as a part of the host.
     if "\\" in url or " " in url or not url.isprintable():
         return "has a backslash, a blank or a control character"
+    if place_of(url) is None:
+        return "is not a valid URL: its host or its port cannot be read"
+    if "@" in re.split("[/?#]", url, maxsplit=3)[2]:
+        return "has a user, which would be a second Authorization: credentials go into `authentication`"
     return ""
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from a2a_bridge import agent, serve
 from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.bindings.places import place_of
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import decoder, encoder, missing_required
 from a2a_bridge.core import operations as ops
@@ -24,7 +25,7 @@ from a2a_bridge.gateway.cards import (
     without_lacking,
 )
 from a2a_bridge.gateway.connections import TenantRule
-from a2a_bridge.gateway.destinations import Destination, Destinations, move_to, place_of
+from a2a_bridge.gateway.destinations import Destination, Destinations, move_to
 from a2a_bridge.gateway.failover import dial_failover
 from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.pb import lf_a2a_v1 as hub

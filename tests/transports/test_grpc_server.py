@@ -23,7 +23,6 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
 from a2a_bridge.testing.samples import minimal
 from a2a_bridge_transports.grpc import BINDING
-from a2a_bridge_transports.grpc.channel import place_of
 from tests.patience import LIMITS
 from tests.transports.grpc_scene import (
     PATIENCE,
@@ -441,22 +440,6 @@ async def test_the_certificate_has_to_be_for_the_name(name: str, taken: bool) ->
                 with pytest.raises(A2AError) as caught:
                     await client.get_task(REQUEST)
                 assert caught.value.reason is Reason.UNAVAILABLE
-
-
-@pytest.mark.parametrize(
-    ("target", "place"),
-    [
-        ("agent.example:1", ("agent.example", 1)),
-        ("[::1]:2", ("::1", 2)),
-        ("dns:///agent.example:3", ("agent.example", 3)),
-        ("dns:agent.example:3", ("agent.example", 3)),
-        ("ipv4:127.0.0.1:4", ("127.0.0.1", 4)),
-        ("ipv4:127.0.0.1:4,127.0.0.2:4", None),
-        ("unix:/run/agent.sock", None),
-    ],
-)
-def test_the_place_of_a_target(target: str, place: tuple[str, int] | None) -> None:
-    assert place_of(target) == place
 
 
 def _certificate(name: str) -> tuple[bytes, bytes]:

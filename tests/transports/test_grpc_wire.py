@@ -80,7 +80,8 @@ def test_metadata_comes_back(parameters: dict[str, str]) -> None:
     ],
 )
 def test_targets(url: str, name: str, secure: bool | None) -> None:
-    assert wire.target_of(url) == wire.Target(name, secure)
+    found = wire.target_of(url)
+    assert (found.name, found.secure) == (name, secure)
 
 
 @each(

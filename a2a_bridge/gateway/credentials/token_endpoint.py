@@ -30,9 +30,9 @@ from cachetools import LRUCache
 from a2a_bridge.auth.key_set import Endpoint, endpoint, fetch_options, json_object
 from a2a_bridge.bindings.binding import Fetched, http_post
 from a2a_bridge.bindings.bounded import unsent
+from a2a_bridge.bindings.places import place_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.option_classes import ClientMethod
-from a2a_bridge.gateway.destinations import place_of
 
 _log = logging.getLogger("a2a_bridge.gateway")
 

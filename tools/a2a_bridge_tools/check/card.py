@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from a2a_bridge.bindings.binding import Fetch, Fetched, http_fetch
+from a2a_bridge.bindings.places import place_of
 from a2a_bridge.cards.read import parse_bytes
 from a2a_bridge.cards.resolve import card_locations
 from a2a_bridge.cli.connect import card_file, found_at
@@ -27,7 +28,6 @@ from a2a_bridge.core.errors import A2AError, cause_of
 from a2a_bridge.core.extras import MissingExtraError
 from a2a_bridge.dialects import GRPC, V1_0, by_version
 from a2a_bridge.dialects.v0_3.card import OLD_WELL_KNOWN_PATH, WELL_KNOWN_PATH, is_old
-from a2a_bridge.gateway.destinations import place_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import Profile, profiles
 from a2a_bridge.signing import ReceivedCard, UnverifiedCardError

@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from a2a_bridge.bindings.binding import TlsFiles, names
+from a2a_bridge.bindings.places import Place, place_of
 from a2a_bridge.cards import Candidate, select
 from a2a_bridge.cards.read import assumption
 from a2a_bridge.cards.select import unusable
@@ -28,7 +29,7 @@ from a2a_bridge.core.addresses import is_address
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
 from a2a_bridge.dialects import GRPC, KNOWN, V0_3, V1_0, BindingKind, Dialect
 from a2a_bridge.dialects.v0_3.card import is_old
-from a2a_bridge.gateway.destinations import Destination, Destinations, Place, move_to, place_of
+from a2a_bridge.gateway.destinations import Destination, Destinations, move_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.check.inspection import REJECTIONS, Dialled, Finding, Inspection
 from a2a_bridge_tools.client.credentials import list_required

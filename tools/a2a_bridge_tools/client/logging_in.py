@@ -2,7 +2,8 @@
 
 Rules:
 1. The card names the provider, unless `--issuer` does. Its address is shown before anything is sent to it,
-   and secrets go over https only, or to this machine.
+   and secrets go over https only, or to this machine. It may be at the addresses to which a card may lead
+   (`gateway.destinations`).
 2. Neither tokens nor secrets are printed.
 """
 
@@ -10,18 +11,20 @@ import asyncio
 import base64
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import quote_plus, urlencode, urlsplit
+from urllib.parse import quote_plus, urlencode
 
 import typer
 
 from a2a_bridge.auth.key_set import fetch_options, json_object
-from a2a_bridge.bindings.binding import http_fetch, http_post
+from a2a_bridge.bindings.binding import DialOptions, http_fetch, http_post
+from a2a_bridge.bindings.places import place_of
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import data, document, fail, local_failure, print_message
 from a2a_bridge.cli.values import Exit, text_or_file, usage_error
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client import text
 from a2a_bridge_tools.client.credentials import StoredToken, origin_of, save_token
@@ -53,14 +56,39 @@ class Provider:
     in_form: bool = False
 
 
+class Sessions:
+    """The sessions with a provider. options: of the agent, with the URL that the operator named. ca: PEM file
+    of trusted authorities.
+    """
+
+    def __init__(self, options: DialOptions, ca: str) -> None:
+        self._destinations = Destinations(options)
+        self._options = fetch_options(named=True, ca=ca)
+
+    async def options(self, url: str) -> DialOptions:
+        """The options for a URL. Raises A2AError for one that gets no secrets, or must not be led to."""
+        place = place_of(url)
+        if place is None or not url.lower().startswith(("http://", "https://")):
+            text_ = f"the provider is at {url[:200]}, which is no URL"
+            raise A2AError(Reason.INVALID_AGENT_RESPONSE, text_, blame=Blame.PEER)
+        if not place.secure and not place.is_local:
+            text_ = f"secrets go over https only, not to {url}"
+            raise A2AError(Reason.UNSUPPORTED_OPERATION, text_, blame=Blame.PEER)
+        found = await self._destinations.check_url(url)
+        if found.rejection:
+            text_ = f"the provider is at {url}: {found.rejection}; --issuer names one"
+            raise A2AError(Reason.UNSUPPORTED_OPERATION, text_, blame=Blame.PEER)
+        return replace(self._options, resolve=found.candidate.resolve)
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who asks. in_form: as for `Provider`. ca: PEM file of trusted authorities."""
+    """Who asks. in_form: as for `Provider`. sessions: with the provider."""
 
     name: str
     secret: str = field(repr=False)
     in_form: bool
-    ca: str
+    sessions: Sessions
 
     async def post(self, url: str, form: Mapping[str, str]) -> Mapping[str, Any]:
         """The response to a form. Raises RejectedError, A2AError."""
@@ -70,7 +98,7 @@ class Client:
         elif self.secret:
             pair = f"{quote_plus(self.name)}:{quote_plus(self.secret)}"
             headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        async with http_post(fetch_options(named=True, ca=self.ca)) as post:
+        async with http_post(await self.sessions.options(url)) as post:
             reply = await post(url, headers, urlencode(sent).encode())
         try:
             tree = json_object(reply.body)
@@ -126,12 +154,12 @@ async def _token(flags: LoginFlags, flow: LoginFlow, secret: str) -> tuple[str, 
         target = None if flags.endpoint else reference(flags.agent_card)
         async with found_card(flags, target, client_options(flags), ["JSONRPC"], "") as (card, options):
             origin = origin_of(options.named or card.supported_interfaces[0].url)
-        ca = str(flags.cacert or "")
-        provider = await provider_of(card, flags.issuer, ca)
+        sessions = Sessions(replace(options, named=flags.issuer or options.named), str(flags.cacert or ""))
+        provider = await provider_of(card, flags.issuer, sessions)
         for url in filter(None, (provider.token_url, provider.device_url)):
-            _check(url)
+            await sessions.options(url)
         print_message(f"provider: {provider.token_url}", "dim")
-        client = Client(flags.client_id, secret, provider.in_form, ca)
+        client = Client(flags.client_id, secret, provider.in_form, sessions)
         form = {"scope": " ".join(flags.scope or provider.scopes), "resource": flags.resource}
         form = {name: value for name, value in form.items() if value}
         if flow is LoginFlow.CLIENT_CREDENTIALS:
@@ -165,13 +193,13 @@ async def _wait_for_approval(provider: Provider, client: Client, form: Mapping[s
     raise RejectedError("expired_token")
 
 
-async def provider_of(card: hub.AgentCard, issuer: str, ca: str) -> Provider:
-    """The provider of an issuer, or of the card. ca: as for `Client`. Raises A2AError if there is none."""
+async def provider_of(card: hub.AgentCard, issuer: str, sessions: Sessions) -> Provider:
+    """The provider of an issuer, or of the card. Raises A2AError if there is none."""
     if issuer:
-        return await _discover(issuer.rstrip("/") + "/.well-known/openid-configuration", ca)
+        return await _discover(issuer.rstrip("/") + "/.well-known/openid-configuration", sessions)
     for scheme in card.security_schemes.values():
         if scheme.HasField("open_id_connect_security_scheme"):
-            return await _discover(scheme.open_id_connect_security_scheme.open_id_connect_url, ca)
+            return await _discover(scheme.open_id_connect_security_scheme.open_id_connect_url, sessions)
         if scheme.HasField("oauth2_security_scheme"):
             oauth = scheme.oauth2_security_scheme
             flow = oauth.flows.WhichOneof("flow")
@@ -182,14 +210,13 @@ async def provider_of(card: hub.AgentCard, issuer: str, ca: str) -> Provider:
                 own = oauth.flows.client_credentials
                 return Provider(own.token_url, scopes=tuple(own.scopes))
             if oauth.oauth2_metadata_url:
-                return await _discover(oauth.oauth2_metadata_url, ca)
+                return await _discover(oauth.oauth2_metadata_url, sessions)
     text_ = "the card names no provider of OAuth 2 or OpenID Connect with such a flow; --issuer names one"
     raise A2AError(Reason.UNSUPPORTED_OPERATION, text_, blame=Blame.PEER)
 
 
-async def _discover(url: str, ca: str) -> Provider:
-    _check(url)
-    async with http_fetch(fetch_options(named=True, ca=ca)) as fetch:
+async def _discover(url: str, sessions: Sessions) -> Provider:
+    async with http_fetch(await sessions.options(url)) as fetch:
         reply = await fetch(url, {"accept": "application/json"})
     try:
         tree = json_object(reply.body) if reply.status == 200 else {}
@@ -201,19 +228,6 @@ async def _discover(url: str, ca: str) -> Provider:
     only_form = isinstance(methods, list) and "client_secret_basic" not in methods
     device = str(tree.get("device_authorization_endpoint") or "")
     return Provider(str(tree["token_endpoint"]), device, in_form=only_form)
-
-
-def _check(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:
-        text_ = f"the provider is at {url}, which is no URL: {error}"
-        raise A2AError(Reason.INVALID_AGENT_RESPONSE, text_, blame=Blame.PEER) from None
-    if parts.scheme == "https" or parts.hostname in ("127.0.0.1", "localhost", "::1"):
-        return
-    raise A2AError(
-        Reason.UNSUPPORTED_OPERATION, f"secrets go over https only, not to {url}", blame=Blame.PEER
-    )
 
 
 def _store(tree: Mapping[str, Any], provider: Provider, client: Client) -> StoredToken:

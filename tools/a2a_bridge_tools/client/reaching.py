@@ -35,6 +35,7 @@ from a2a_bridge.app import runtime
 from a2a_bridge.app.peer import Peer
 from a2a_bridge.bindings.binding import DialOptions, http_fetch, names
 from a2a_bridge.bindings.frames import Frame
+from a2a_bridge.bindings.places import place_of
 from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cards.read import CardError
 from a2a_bridge.cli.connect import (
@@ -58,7 +59,7 @@ from a2a_bridge.core.options import options_of
 from a2a_bridge.core.resume import RESUME_URI
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.gateway.cards import rewrite
-from a2a_bridge.gateway.destinations import Destinations, place_of
+from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.upstream import options_for
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client.credentials import list_required, load_token, origin_of, place, secrets_of
@@ -133,7 +134,7 @@ async def resolve_entry(target: Target, options: DialOptions) -> tuple[Target, D
         url = urljoin(place, found[0]["url"])
     except ValueError as error:
         raise CardError(f"the catalog at {place} names no URL of a card: {error}") from None
-    (vetted,) = await Destinations(options).check([Candidate(interface("JSONRPC", url), V1_0)])
+    vetted = await Destinations(options).check_url(url)
     if vetted.rejection:
         raise CardError(f"the catalog leads to {url}, {vetted.rejection}; name that URL yourself")
     return Target(TargetKind.URL, url), options_for(vetted.candidate, options)

@@ -39,6 +39,7 @@ from a2a_bridge.bindings.binding import (
 from a2a_bridge.bindings.bounded import Sending
 from a2a_bridge.bindings.frames import Frame
 from a2a_bridge.bindings.memory import Arriving
+from a2a_bridge.bindings.places import read_place
 from a2a_bridge.core.call import Joined, entries_of
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.masking import without_query_values
@@ -465,9 +466,17 @@ async def poster(options: DialOptions, resolve: Resolve | None = None) -> AsyncI
 def parse_url(url: str) -> URL:
     """A URL as written, without any re-encoding. Raises UNAVAILABLE (phase=connect) for an invalid one."""
     with contextlib.suppress(ValueError):
+        read_place(url)
+        return request_url(url)
+    raise unavailable(f"{url[:200]!r} is not an HTTP URL", "connect")
+
+
+def request_url(url: str) -> URL:
+    """The same for a URL whose host and port are those of a URL that was read."""
+    with contextlib.suppress(ValueError):
         found = URL(url, encoded=True)
         # A blank or a control character would end the target of the request.
-        if not _NO_TARGET.search(url) and found.host and found.scheme in ("http", "https"):
+        if not _NO_TARGET.search(url) and found.scheme in ("http", "https"):
             return found
     raise unavailable(f"{url[:200]!r} is not an HTTP URL", "connect")
 

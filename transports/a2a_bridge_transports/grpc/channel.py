@@ -10,7 +10,6 @@ An observer gets the frames of calls. Without one nothing is installed for it.
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
 import time
 from collections.abc import Callable, Generator
@@ -27,21 +26,6 @@ from a2a_bridge.dialects import Row
 from a2a_bridge_transports._http.proxy import is_loopback
 
 _MAX_METADATA = 64 * 1024
-_NATIVE = re.compile(r"(?:dns|ipv4|ipv6):(?://[^/]*/)?")
-
-
-def place_of(target: str) -> tuple[str, int] | None:
-    """The host and port of a target; None for a target with several addresses, or without any, such as the
-    path of a socket.
-    """
-    host, _, port = _NATIVE.sub("", target).rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    return (host, int(port)) if host and port.isdecimal() and "," not in host and "/" not in host else None
-
-
-def place_name(host: str, port: int) -> str:
-    """`host:port`."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def arguments_of(options: DialOptions, host: str) -> list[tuple[str, int | str]]:

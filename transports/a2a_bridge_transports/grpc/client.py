@@ -18,6 +18,7 @@ import grpc.aio
 from a2a_bridge.bindings.binding import DialOptions, Resolve, mark_unconnected, unconnected_error
 from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.bindings.offload import SMALL, run
+from a2a_bridge.bindings.places import place_name
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     EXTENSIONS_PARAMETER,
@@ -46,14 +47,7 @@ from a2a_bridge_transports._http.rows import (
     take_parameters,
     without,
 )
-from a2a_bridge_transports.grpc.channel import (
-    Keepalive,
-    arguments_of,
-    credentials_of,
-    observe_frames,
-    place_name,
-    place_of,
-)
+from a2a_bridge_transports.grpc.channel import Keepalive, arguments_of, credentials_of, observe_frames
 from a2a_bridge_transports.grpc.wire import (
     Pairs,
     begins_with_gap,
@@ -92,11 +86,13 @@ def dial(
     constant = metadata_of(_constant(dialect, options.parameters))
     place = target.name.rpartition("/")[2].rpartition(":")[::2]
     arguments = arguments_of(options, place[0])
-    checked = None if options.resolve is None else place_of(target.name)
+    checked = None if options.resolve is None else target.place
     if checked is not None:
-        arguments += [("grpc.default_authority", place_name(*checked)), ("grpc.enable_http_proxy", 0)]
+        arguments += [("grpc.default_authority", str(checked)), ("grpc.enable_http_proxy", 0)]
         if credentials is not None:
-            arguments.append(("grpc.ssl_target_name_override", checked[0]))
+            arguments.append(("grpc.ssl_target_name_override", checked.host))
+    elif options.resolve is not None:
+        raise ValueError(f"{interface.url[:200]!r} has no single host and port, whose addresses are checked")
 
     def made(name: str) -> _Client:
         if credentials is None:
@@ -113,7 +109,7 @@ def dial(
         if checked is None or options.resolve is None:
             client = made(target.name)
         else:
-            client = _Redialled(options.resolve, *checked, made)
+            client = _Redialled(options.resolve, checked.host, checked.port, made)
         try:
             yield client
         finally:

@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
+from a2a_bridge.bindings.places import DEFAULT_PORTS, SECURE, Place, place_of, read_place
 from a2a_bridge.core.call import (
     EVENT_PARAMETER,
     EXTENSIONS_PARAMETER,
@@ -43,10 +44,6 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f\u0080-\u009f\u2028\u2029\ud800-\udfff]+")
 
 #: schemes of gRPC's own naming, passed on unchanged
 _NATIVE = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
-_SCHEMES = {"http": (False, 80), "grpc": (False, 80), "https": (True, 443), "grpcs": (True, 443)}
-
-#: port for which `host:port` without a scheme means TLS
-_TLS_PORT = 443
 
 _SAID_BY_OLDER = (EXTENSIONS_PARAMETER, LEFT_OUT_PARAMETER)
 _SAID = (*_SAID_BY_OLDER, SIDE_CHANNEL)
@@ -128,6 +125,8 @@ class Target:
     name: str
     #: from the URL's scheme or port 443; None if neither decides
     secure: bool | None
+    #: the only host and port of the target; None for several, for an authority of DNS, for a socket's path
+    place: Place | None
 
 
 def target_of(url: str) -> Target:
@@ -135,22 +134,15 @@ def target_of(url: str) -> Target:
     grpcs URL without a path, or gRPC's own dns:, unix:, ipv4:, ipv6:. Raises ValueError for other URLs.
     """
     if url.startswith(_NATIVE):
-        return Target(url, None)
-    scheme, separator, _ = url.partition("://")
-    if not separator:
-        scheme = ""
-    elif scheme.lower() not in _SCHEMES:
+        return Target(url, None, place_of(url))
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme.lower() not in DEFAULT_PORTS:
         raise ValueError(f"{url[:200]!r}: gRPC is not spoken over {scheme[:32]!r}")
-    parts = urlsplit(url if separator else f"//{url}")
-    if parts.username is not None or parts.query or parts.fragment or parts.path not in ("", "/"):
+    place = read_place(url)
+    if any(mark in (rest if separator else url).removesuffix("/") for mark in "@/?#"):
         raise ValueError(f"{url[:200]!r}: a gRPC interface is host and port alone")
-    secure, default = _SCHEMES.get(scheme.lower(), (None, None))
-    host, port = parts.hostname, parts.port or default
-    if secure is None and port == _TLS_PORT:
-        secure = True
-    if not host or port is None:
-        raise ValueError(f"{url[:200]!r}: expected host:port")
-    return Target(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", secure)
+    secure = scheme.lower() in SECURE if separator else place.secure or None
+    return Target(str(place), secure, place)
 
 
 def plain_text(text: str) -> str:

@@ -151,7 +151,7 @@ class HttpJsonClient(ClientSide):
 
     def _url(self, target: wire.HttpCall) -> URL:
         query = "&".join(filter(None, (self._query, target.query)))
-        return session.parse_url(f"{self._base}{target.path}{'?' if query else ''}{query}")
+        return session.request_url(f"{self._base}{target.path}{'?' if query else ''}{query}")
 
     def _error(
         self, row: Row[Any, Any], target: wire.HttpCall, status: int, headers: Any, data: bytes
