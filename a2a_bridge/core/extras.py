@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from importlib.metadata import Distribution
 
 DISTRIBUTION = "a2a-transport-bridge"
@@ -64,6 +66,51 @@ def check_version(distribution: Distribution | None) -> None:
         return  # run from its folder, without an installation: no version is known
     if distribution.version != ours:
         raise OtherVersionError(distribution.name, distribution.version, ours)
+
+
+class UnservedVersionError(TypeError):
+    """The objects of an installed package cannot be served, because the package is too old. The text has its
+    version and those that are served.
+    """
+
+
+def check_served(package: str, least: str) -> None:
+    """Raises UnservedVersionError for an installed package that is older than `least`."""
+    from importlib.metadata import PackageNotFoundError, version  # loads the parser of email
+
+    try:
+        found = version(package)
+    except PackageNotFoundError:
+        return  # run from its folder, without an installation: no version is known
+    if _release(found) < _release(least):
+        raise UnservedVersionError(
+            f'{package} {found} is not served, {least} and later are: pip install "{package}>={least}"'
+        )
+
+
+def least_of(extra: str) -> Iterator[tuple[str, str]]:
+    """The packages of an extra of the adapters, and the oldest version of each that is served."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        required = requires(ADAPTERS) or ()
+    except PackageNotFoundError:
+        return
+    for one in required:
+        package, _, condition = one.partition(";")
+        least = _LEAST.fullmatch(package)
+        if least is not None and re.sub(r"[\s'\"]", "", condition) == f"extra=={extra}":
+            yield least[1], least[2]
+
+
+#: a requirement with a least version
+_LEAST = re.compile(r"([\w.-]+).*>=([\d.]+).*")
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The numbers of a version that count here: `1.10.0rc1` is 1.10."""
+    numbers = re.match(r"\d+(\.\d+)?", version)
+    return tuple(map(int, numbers[0].split("."))) if numbers is not None else ()
 
 
 def load(module: str, extra: str) -> Any:

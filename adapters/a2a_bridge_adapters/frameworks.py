@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from a2a_bridge import Agent
-from a2a_bridge.core.extras import ADAPTERS, MissingExtraError
+from a2a_bridge.core.extras import ADAPTERS, MissingExtraError, check_served, least_of
 from a2a_bridge.hosting.adapters import framework_of
 from a2a_bridge.hosting.sdk.types import comes_from
 
@@ -34,9 +34,11 @@ class FrameworkAdapter:
     def agent_of(self, thing: Any, /, **options: Any) -> Agent:
         """The agent. options: those of the executor; all others are the keyword arguments of `Agent`.
 
-        Raises TypeError for an object of the framework that is no agent, and MissingExtraError if a package
-        is missing beside the framework.
+        Raises TypeError for an object of the framework that is no agent, UnservedVersionError for a framework
+        that is too old, and MissingExtraError if a package is missing beside the framework.
         """
+        for package, least in least_of(self._extra):
+            check_served(package, least)
         try:
             module = import_module(f"{__package__}.{self._module}")
         except ModuleNotFoundError as error:

@@ -43,6 +43,19 @@ async def test_the_graph_of_the_user_is_unchanged_and_its_checkpointer_is_used()
     assert len(saver.threads) == 1
 
 
+def test_a_graph_of_a_release_that_is_not_served_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "langgraph-0.6.11.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: langgraph\nVersion: 0.6.11\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(TypeError) as rejected:
+        Agent.of(graph())
+    told = 'langgraph 0.6.11 is not served, 1.0 and later are: pip install "langgraph>=1.0"'
+    assert str(rejected.value) == told
+
+
 async def test_threads_of_a_graph_without_a_checkpointer_are_forgotten_above_the_limit() -> None:
     agent = Agent.of(graph(), conversations=2)
     async with connect(agent) as peer:

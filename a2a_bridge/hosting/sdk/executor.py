@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Self
 
 from a2a_bridge.core.errors import A2AError, Reason, internal_error
+from a2a_bridge.core.extras import check_served
 from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.hosting.executor import Event, Run
 from a2a_bridge.hosting.sdk.types import SdkTypes, installed_types
@@ -23,6 +24,9 @@ log = logging.getLogger("a2a_bridge.hosting.sdk")
 
 #: events that an executor may be ahead of the engine
 _AHEAD = 64
+
+#: the oldest version of a2a-sdk whose executors are served
+OLDEST = "0.3"
 
 MASKED = "the agent failed while working on the task"
 
@@ -226,7 +230,7 @@ class ResumingSdkExecutor(SdkExecutor):
 async def _work(call: _Call, context: Any, queue: Any) -> None:
     try:
         await call(context, queue)
-    except (SystemExit, GeneratorExit) as error:
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
         # They would end the event loop from an asyncio task, and the generator of the events.
         raise RuntimeError(f"the executor raised {type(error).__name__}") from error
 
@@ -274,7 +278,9 @@ def _note_end(run: Run, state: int) -> None:
 
 def adopt(executor: Any, *, resume: bool, mask_errors: bool) -> SdkExecutor:
     """An executor of the SDK as one of ours. resume: see `ResumingSdkExecutor`. mask_errors: True to replace
-    the texts of failed statuses and of internal errors, which some executors fill with exceptions.
+    the texts of failed statuses and of internal errors, which some executors fill with exceptions. Raises
+    UnservedVersionError.
     """
+    check_served("a2a-sdk", OLDEST)
     kind = ResumingSdkExecutor if resume else SdkExecutor
     return kind(executor, installed_types(), mask=mask_errors)
