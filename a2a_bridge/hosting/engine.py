@@ -260,9 +260,9 @@ class Engine:
             raise
         except ExecutorError as error:
             raise broken_protocol_error(f"the agent broke the protocol: {error}") from None
-        except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
+        except (asyncio.CancelledError, GeneratorExit):
             raise
-        except BaseException as error:  # also `sys.exit`, which must not end the server
+        except BaseException as error:  # also `sys.exit` and KeyboardInterrupt, which must not end the server
             if limit is not None and limit.expired():
                 raise too_late(TOO_LONG.format(seconds)) from None
             log.exception("the agent failed to answer a message")
@@ -404,8 +404,10 @@ class Engine:
             try:
                 made = card(context)
                 return offer_resume(await made if inspect.isawaitable(made) else made)
-            except SystemExit as error:
-                raise RuntimeError("the function of the extended card raised SystemExit") from error
+            except (SystemExit, KeyboardInterrupt) as error:
+                raise RuntimeError(
+                    f"the function of the extended card raised {type(error).__name__}"
+                ) from error
         copy = hub.AgentCard()
         copy.CopyFrom(card)
         return offer_resume(copy)

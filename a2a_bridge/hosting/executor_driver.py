@@ -164,9 +164,11 @@ class ExecutorDriver:
                     )
             case OwnershipLostError():
                 raise error
-            case KeyboardInterrupt() | GeneratorExit():
+            case GeneratorExit():
                 raise error
-            case _:  # also `sys.exit`, which must not end the server, and groups with other exceptions
+            # Also `sys.exit` and KeyboardInterrupt, which must not end the server, and groups with other
+            # exceptions.
+            case _:
                 log.error("the executor of task %s failed", task_id, exc_info=error)
                 self._fail(send, CRASHED, internal_error())
 
@@ -274,9 +276,9 @@ class ExecutorDriver:
                 if self._phase.stopped:
                     break  # too late
                 self._live.apply(event, None)
-        except SystemExit as error:
-            # It would end the event loop from an asyncio task.
-            raise RuntimeError("the executor's cancel raised SystemExit") from error
+        except (SystemExit, KeyboardInterrupt) as error:
+            # They would end the event loop from an asyncio task.
+            raise RuntimeError(f"the executor's cancel raised {type(error).__name__}") from error
 
 
 async def _single(answer: Awaitable[hub.Message]) -> AsyncIterator[Event]:

@@ -1,7 +1,6 @@
 """Content that dialects carry in messages is kept and returned, and agents do not see it."""
 
 import functools
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import date
@@ -179,11 +178,14 @@ async def made_slowly(context: CallContext) -> hub.AgentCard:
     return made(context)
 
 
-async def test_a_function_of_the_extended_card_does_not_end_the_server() -> None:
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+async def test_a_function_of_the_extended_card_does_not_end_the_server(error: type[BaseException]) -> None:
     def leaving(_: CallContext) -> hub.AgentCard:
-        sys.exit("a secret of the agent")
+        raise error("a secret of the agent")
 
-    with pytest.raises(RuntimeError, match="raised SystemExit"):  # which bindings answer as INTERNAL_ERROR
+    with pytest.raises(
+        RuntimeError, match=f"raised {error.__name__}"
+    ):  # which bindings answer as INTERNAL_ERROR
         await Talk(ScriptedAgent(extended_card=leaving)).client.get_extended_agent_card()
 
 

@@ -356,7 +356,7 @@ class Foreign(BaseException):
     """As the exceptions with which other concurrency libraries cancel."""
 
 
-@pytest.mark.parametrize("error", [RuntimeError, SystemExit, Foreign])
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, KeyboardInterrupt, Foreign])
 async def test_a_cancel_that_crashes_cancels_all_the_same(
     error: type[BaseException], caplog: pytest.LogCaptureFixture, stuck: Stuck
 ) -> None:

@@ -264,7 +264,7 @@ def group(text: str) -> BaseException:
     return BaseExceptionGroup(text, [Foreign(text)])
 
 
-@pytest.mark.parametrize("error", [ValueError, SystemExit, Foreign, group])
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, Foreign, group])
 @pytest.mark.parametrize("kind", ["direct", "task", "generator"])
 async def test_other_errors_say_nothing(
     kind: str, error: Callable[[str], BaseException], caplog: pytest.LogCaptureFixture
@@ -459,7 +459,9 @@ async def test_a_synchronous_function_is_notified_of_a_cancellation_and_not_awai
     assert "too late" not in str(await talk.get(task.id))
 
 
-@pytest.mark.parametrize("error", [ValueError("a secret"), StopIteration(), SystemExit(3)])
+@pytest.mark.parametrize(
+    "error", [ValueError("a secret"), StopIteration(), SystemExit(3), KeyboardInterrupt()]
+)
 async def test_errors_of_synchronous_functions_are_those_of_the_agent(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -358,7 +358,7 @@ class HostRequest(Incoming):
             if connection.transport is not None:
                 raise
             _log.debug("a client left before its answer was complete")
-        except Exception:  # noqa: BLE001  handlers raise none; it must not reach the client
+        except (Exception, SystemExit, KeyboardInterrupt):  # noqa: BLE001  handlers raise none; it must not reach the client or the loop
             self.close = True
             if connection.transport is None:
                 _log.debug("a request failed after its client had left", exc_info=True)

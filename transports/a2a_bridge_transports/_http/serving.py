@@ -170,7 +170,7 @@ class ServerSide(Generic[Index]):
                 return A2AError(Reason.UNAVAILABLE, "the server is shutting down", blame=Blame.SELF)
             if task is None or task.cancelling():
                 raise error
-        elif not isinstance(error, Exception) or isinstance(error, ClientLeftError):
+        elif isinstance(error, GeneratorExit | ClientLeftError):
             raise error
         self.log.error("%s failed", name, exc_info=error)
         return internal_error()

@@ -399,7 +399,7 @@ class _Side:
                     error, reply = internal_error(), NO_PARAMETERS
             except self.left:
                 raise
-            except Exception:
+            except (Exception, SystemExit, KeyboardInterrupt):  # the last two would end the event loop
                 if getattr(context, "left", False):
                     raise  # a writer learned that the caller has left
                 log.exception("a call failed unexpectedly")
