@@ -131,6 +131,42 @@ async def test_a_follow_up_has_the_question_in_its_status_and_not_yet_the_answer
     assert last.status.state == hub.TASK_STATE_COMPLETED
 
 
+def finished(task: sdk.Task) -> sdk.Task:
+    task.status.CopyFrom(sdk.TaskStatus(state=sdk.TASK_STATE_COMPLETED))
+    task.artifacts.add(artifact_id="a", parts=[sdk.Part(text="an answer")])
+    return task
+
+
+@each(
+    "task, answers",
+    [
+        (lambda context: finished(context.current_task), True),
+        (lambda context: finished(sdk.Task(id=context.task_id, context_id=context.context_id)), True),
+        (lambda context: context.current_task, False),
+        (lambda context: sdk.Task(id=context.task_id, history=[context.message]), False),
+    ],
+)
+async def test_a_later_turn_may_answer_with_a_whole_task(
+    task: Callable[[RequestContext], sdk.Task], answers: bool
+) -> None:
+    async def turns(context: RequestContext, updater: TaskUpdater) -> None:
+        if context.get_user_input() == "go":
+            await begin(context, updater)
+            await updater.requires_input(message("what?"))
+            return
+        await updater.event_queue.enqueue_event(task(context))
+        if not answers:
+            await updater.add_artifact([sdk.Part(text="an answer")])
+            await updater.complete()
+
+    async with engine(Scripted(turns)) as running, asyncio.timeout(PATIENCE):
+        first = (await running.send_message(request("go"), CONTEXT)).task
+        last = (await running.send_message(request("this", task_id=first.id), CONTEXT)).task
+    assert last.status.state == hub.TASK_STATE_COMPLETED
+    assert [part.text for one in last.artifacts for part in one.parts] == ["an answer"]
+    assert [one.parts[0].text for one in last.history] == ["go", "what?", "this"]
+
+
 async def test_the_context_has_the_caller_the_tenant_the_headers_and_the_extensions() -> None:
     async def answer(context: RequestContext, updater: TaskUpdater) -> None:
         await updater.event_queue.enqueue_event(message("yes"))
@@ -317,6 +353,7 @@ class Derived(errors.ContentTypeNotSupportedError):
         (errors.InternalError("told"), Reason.INTERNAL_ERROR, "told"),
         (ValueError("a secret"), Reason.INTERNAL_ERROR, "Internal error"),
         (SystemExit(3), Reason.INTERNAL_ERROR, "Internal error"),
+        (KeyboardInterrupt(), Reason.INTERNAL_ERROR, "Internal error"),
         (GeneratorExit(), Reason.INTERNAL_ERROR, "Internal error"),
         (asyncio.CancelledError(), Reason.INTERNAL_ERROR, "Internal error"),
     ],

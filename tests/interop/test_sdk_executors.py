@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 from a2a_bridge.app.peer import request_of
 from a2a_bridge.app.runtime import connect, serve_agent
 from a2a_bridge.core.agent_api import Client
+from a2a_bridge.dialects.unmapped import KEY_BYTES
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cli.commands import ANY_PORT, serving
 from tests.equivalence.agent import scripted_agent
@@ -73,6 +75,36 @@ async def test_the_client_of_0_3_gets_the_same_as_from_our_own_agent(
     found = judged(expected, got, client, ours)
     assert not found.lines, "\n".join(found.lines)
     assert found.operations
+
+
+async def test_defaults_of_an_executor_of_0_3_are_stored_as_those_of_any_other(tmp_path: Path) -> None:
+    """Its events name `append` and `lastChunk` also where they are false."""
+    async with hosted_0_3("sqlite", tmp_path) as (origin, _), connect(origin) as peer:
+        reply = await peer.send("script: open; work; chunk a; chunk b; last c; done")
+        assert reply.text == "abc"
+    stored = b"".join([one.read_bytes() for one in tmp_path.glob("tasks.db*")])  # noqa: ASYNC240
+    assert reply.task is not None
+    assert reply.task.id.encode() in stored
+    assert KEY_BYTES not in stored
+
+
+async def test_an_executor_of_a_release_that_is_not_served_is_rejected() -> None:
+    python = AGENTS["0.2.16"].command[0]
+    code = (
+        f"import sys; sys.path += {PATHS.split(os.pathsep)!r}\n"
+        "from a2a.server.agent_execution import AgentExecutor\n"
+        "class Hello(AgentExecutor):\n"
+        "    async def execute(self, context, event_queue): ...\n"
+        "    async def cancel(self, context, event_queue): ...\n"
+        "from a2a_bridge import Agent\n"
+        "Agent.of(Hello)\n"
+    )
+    done = await asyncio.to_thread(
+        subprocess.run, [python, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.stderr.splitlines()[-1].endswith(
+        'a2a-sdk 0.2.16 is not served, 0.3 and later are: pip install "a2a-sdk>=0.3"'
+    )
 
 
 #: what our own agent writes in 1.0, and an executor of 0.3 writes otherwise

@@ -21,6 +21,12 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 _sdk: Any = types
 _Context: Any = agent_execution.RequestContext
 _Error: Any = getattr(errors, "ServerError", None)
+#: members of events and of what is in them that need not be there, and members with JSON of the agent
+_OPTIONAL = (
+    *("append", "artifacts", "contextId", "description", "extensions", "history", "lastChunk", "metadata"),
+    *("mimeType", "name", "referenceTaskIds", "taskId", "timestamp"),
+)
+_FREE = ("data", "metadata")
 _EVENTS = (_sdk.Message, _sdk.Task, _sdk.TaskStatusUpdateEvent, _sdk.TaskArtifactUpdateEvent)
 
 
@@ -47,6 +53,7 @@ class TypesV03:
         if not isinstance(event, _EVENTS):
             raise ExecutorError(f"{type(event).__name__} is no event of the a2a-sdk 0.3")
         tree = event.model_dump(mode="json", by_alias=True, exclude_none=True)
+        _drop_defaults(tree)
         try:
             made: hub.StreamResponse = EVENT.decode(tree)
         except (DecodeError, EncodeError) as error:
@@ -64,6 +71,21 @@ class TypesV03:
     def activated(self, context: Any) -> set[str]:
         extensions: set[str] = context.call_context.activated_extensions
         return extensions
+
+
+def _drop_defaults(tree: dict[str, Any]) -> None:
+    """Takes out members that say what their absence says. The dialect would preserve them beside the event,
+    in a text that is sealed, whose bytes differ after a restart.
+    """
+    for name, value in [*tree.items()]:
+        if name in _OPTIONAL and not value:
+            del tree[name]
+        elif type(value) is dict and name not in _FREE:
+            _drop_defaults(value)
+        elif type(value) is list and name not in _FREE:
+            for item in value:
+                if type(item) is dict:
+                    _drop_defaults(item)
 
 
 def _task(task: hub.Task) -> Any:

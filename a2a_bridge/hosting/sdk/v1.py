@@ -41,7 +41,7 @@ class TypesV1:
             request,
             run.task_id,
             run.context_id,
-            None if run.task is None else _before_message(run.task, run.message.message_id),
+            None if run.task is None else _before_message(run.task, run),
             [sdk.Task.FromString(one.SerializeToString()) for one in related],
         )
 
@@ -49,7 +49,7 @@ class TypesV1:
         kind = _TYPES.get(type(event))
         if kind is None:
             raise ExecutorError(f"{type(event).__name__} is no event of the a2a-sdk 1.x")
-        if kind is hub.Task and run.task is not None:
+        if kind is hub.Task and run.task is not None and _brings_nothing(event, run.task, run):
             return None
         return own(kind.FromString(event.SerializeToString()), run)
 
@@ -63,12 +63,20 @@ class TypesV1:
         return None
 
 
-def _before_message(task: hub.Task, message_id: str) -> sdk.Task:
+def _brings_nothing(event: sdk.Task, task: hub.Task, run: Run) -> bool:
+    """Whether a task in a later turn is the one that the executor was given, or a new one: many executors
+    enqueue one of these in each turn, and the SDK's server ignores them, too.
+    """
+    is_new = event.status.state in (sdk.TASK_STATE_UNSPECIFIED, sdk.TASK_STATE_SUBMITTED)
+    return is_new or event == _before_message(task, run)
+
+
+def _before_message(task: hub.Task, run: Run) -> sdk.Task:
     """A task as the SDK's server shows it: without the message that began the run, and with the question that
     the message answers as the status. A task that was at work keeps its message, as after a restart.
     """
     made = sdk.Task.FromString(task.SerializeToString())
-    history = made.history
+    history, message_id = made.history, run.message.message_id
     if task.status.state in INTERRUPTED and history and history[-1].message_id == message_id:
         del history[-1]
         if history and history[-1].role == sdk.ROLE_AGENT and not made.status.HasField("message"):
