@@ -265,10 +265,12 @@ class ExecutorDriver:
             work.result()
         except (A2AError, OwnershipLostError):
             raise
-        except BaseException:  # the end of another asyncio task, not of this one
-            log.exception(
-                "canceling task %s: the executor's cancel failed; its run is stopped", self._live.task_id
-            )
+        except BaseException as error:  # the end of another asyncio task, not of this one
+            task_id = self._live.task_id
+            if isinstance(error, IllegalTransitionError) and self._live.ended:
+                log.debug("task %s ended while it was being canceled: %s", task_id, error)
+                return
+            log.exception("canceling task %s: the executor's cancel failed; its run is stopped", task_id)
 
     async def _clean_up_events(self, clean_up: CleanUp, run: Run) -> None:
         try:

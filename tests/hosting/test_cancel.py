@@ -1,6 +1,7 @@
 """CancelTask: which work is stopped, which callers are answered, and which tasks cannot be canceled."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -369,6 +370,29 @@ async def test_a_cancel_that_crashes_cancels_all_the_same(
     assert (await talk.cancel(task.id)).status.state == CANCELED
     assert stuck.stopped
     assert "a secret of the agent" in caplog.text
+
+
+async def test_a_cancel_that_comes_after_the_end_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    canceling, ended = Gate(), Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        yield run.status("working")
+        await canceling.wait()
+        yield run.status("completed")
+        ended.open()
+
+    async def cancel(run: Run) -> AsyncIterator[Event]:
+        canceling.open()
+        await ended.wait()
+        yield run.status("canceled")
+
+    talk = Talk(agent_of(execute, cancel))
+    task = await talk.send("x", configuration=IMMEDIATELY)
+    await canceling.reached()
+    with caplog.at_level(logging.DEBUG, "a2a_bridge.hosting"), rejected(Reason.TASK_NOT_CANCELABLE):
+        await talk.cancel(task.id)
+    assert (await talk.get(task.id)).status.state == COMPLETED
+    assert [one.levelno for one in caplog.records if task.id in one.getMessage()] == [logging.DEBUG]
 
 
 @pytest.mark.parametrize("wrong", [lambda _run, _queue: None, lambda _run: None])
