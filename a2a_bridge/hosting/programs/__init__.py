@@ -49,6 +49,9 @@ FIXED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPD
 OWN = "A2A_"
 #: the exit code of a program that asks the caller (EX_TEMPFAIL of sysexits.h)
 ASKS = 75
+#: interpreters that ignore a carriage return after their options
+_TAKE_CR = ("perl", "ruby")
+_BOM = b"\xef\xbb\xbf"
 _DEFAULTS = ProgramOptions()
 
 
@@ -279,7 +282,9 @@ def find_program(program: str) -> str:
         return path  # a program that may be run and not read
     if beginning[:2] == b"#!":
         _check_interpreter(program, beginning)
-    elif beginning and all(32 <= one < 127 or one in b"\t\r\n" for one in beginning):
+    elif beginning.startswith(_BOM):
+        raise ProgramError(f"{program} begins with a byte order mark, which has to be taken out")
+    elif beginning and all(32 <= one != 127 or one in b"\t\r\n\f" for one in beginning):
         raise ProgramError(f"{program} is a text without a first line such as #!/bin/sh")
     elif not beginning:
         raise ProgramError(f"{program} is empty")
@@ -287,8 +292,15 @@ def find_program(program: str) -> str:
 
 
 def _check_interpreter(program: str, beginning: bytes) -> None:
-    words = os.fsdecode(beginning[2:].partition(b"\n")[0]).split()
-    if not words or shutil.which(words[0]) is None:
+    line = os.fsdecode(beginning[2:].partition(b"\n")[0])
+    words = line.split()
+    if line.endswith("\r") and not (words[1:] and Path(words[0]).name in _TAKE_CR):
+        raise ProgramError(
+            f"{program} has lines that end with \\r\\n, so its interpreter is {line.lstrip()!r}:"
+            " write it with lines that end with \\n"
+        )
+    # A path: the system looks for no interpreter on PATH.
+    if not words or not os.access(words[0], os.X_OK) or Path(words[0]).is_dir():
         raise ProgramError(f"{program} needs {' '.join(words[:1]) or 'an interpreter'}, which does not exist")
     others = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
     if Path(words[0]).name == "env" and others and shutil.which(others[0]) is None:

@@ -3,7 +3,8 @@
 Rules:
 1. A program has a session and a process group of its own, without a terminal and without a shell around it.
 2. The end of the program is the end of its run. What it has written is read, and processes that it leaves in
-   its group are killed. A process in another group that keeps stdout open is waited for at most _LINGER.
+   its group are killed. A process in another group that keeps stdout or stderr open is waited for at most
+   _LINGER, in all.
 3. `stop` sends SIGTERM to the whole group, and SIGKILL to what is left of it after GRACE.
 4. A program is reaped after its group is killed, in the same thread: until then no other process can have the
    id of the group.
@@ -31,7 +32,7 @@ log = logging.getLogger("a2a_bridge.hosting.programs")
 
 #: seconds between SIGTERM and SIGKILL. An engine waits a little longer for a run that is cancelled
 GRACE = 3.0
-#: seconds that output is waited for after the end of a program
+#: seconds that output is waited for after the end of a program, on both pipes together
 _LINGER = 1.0
 #: bytes of stdout that are kept for a slow reader
 _AHEAD = 256 * 1024
@@ -96,7 +97,11 @@ class Process:
     async def wait(self) -> int:
         """Waits for the end, also of stderr. Returns the exit code; negative: the signal that ended it."""
         code = await asyncio.shield(self._ended)
-        await asyncio.wait({self._errors.over}, timeout=_LINGER)
+        out, since = self._out, self._loop.time()
+        try:
+            await asyncio.wait({self._errors.over}, timeout=max(out.left, 0.0))
+        finally:
+            out.left -= self._loop.time() - since
         return code
 
     def stop(self) -> None:
@@ -227,7 +232,7 @@ class _Output:
         self._over = False
         self._waiter: asyncio.Future[None] | None = None
         #: seconds that are left to wait after the end of the program
-        self._left = _LINGER
+        self.left = _LINGER
         self.pipe = _Pipe(file, self._on_data)
 
     def _on_data(self, data: bytes) -> None:
@@ -252,13 +257,13 @@ class _Output:
             self._waiter = loop.create_future()
             since, timer = loop.time(), None
             if self._ended.done():
-                timer = loop.call_later(max(self._left, 0.0), self._finish)
+                timer = loop.call_later(max(self.left, 0.0), self._finish)
             try:
                 await self._waiter
             finally:
                 if timer is not None:
                     timer.cancel()
-                    self._left -= loop.time() - since
+                    self.left -= loop.time() - since
                 self._waiter = None
         data = bytes(self._buffer)
         self._buffer.clear()
