@@ -303,9 +303,6 @@ def _own_address(member: Member) -> str:
     return next(found, "")
 
 
-CATALOG_PATH = "/.well-known/ai-catalog.json"
-
-
 def render_catalogue(members: Iterable[Member], base_url: str) -> bytes:
     """All agents, with their cards' URLs and whether they are available."""
     return dumps({"agents": [_row(one, base_url) for one in members]})

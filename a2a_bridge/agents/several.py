@@ -20,7 +20,6 @@ from time import monotonic
 from typing import Any
 
 from a2a_bridge.agents.member import (
-    CATALOG_PATH,
     PATH,
     SHARED,
     AgentEntry,
@@ -47,6 +46,7 @@ from a2a_bridge.bindings.binding import (
     find,
     http_site,
 )
+from a2a_bridge.cards.resolve import CATALOG_PATH
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
 from a2a_bridge.dialects import GRPC, KNOWN
 from a2a_bridge.pb import lf_a2a_v1 as hub

@@ -454,6 +454,11 @@ async def _card_of(target: str, options: DialOptions) -> tuple[hub.AgentCard, Di
             )
         return found.card, options.with_profile(found.profile)
     if not scheme and place_of(target) is None and not target.startswith(("dns:", "unix:")):
+        if target.endswith(".py"):
+            raise ValueError(
+                f"{target!r} is a file: import its agent, and give that; or start `a2a-bridge serve {target}`"
+                " and give the URL that it prints"
+            )
         raise ValueError(f"{target!r} names no port: write https://… for a URL, or host:port for gRPC")
     if scheme in ("", "grpc", "grpcs", "dns", "unix"):
         return hub.AgentCard(supported_interfaces=[interface("GRPC", target)]), options

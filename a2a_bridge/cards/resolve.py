@@ -21,12 +21,16 @@ from cachetools import FIFOCache
 
 from a2a_bridge.bindings.binding import CheckCard, Fetch
 from a2a_bridge.cards.read import CORRECTED, CardError, parse_bytes, without_mark
-from a2a_bridge.codec import loads
+from a2a_bridge.codec import JsonSyntaxError, loads
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.dialects import KNOWN
+from a2a_bridge.dialects import KNOWN, V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import UNKNOWN, Profile, profiles
 
+#: the AI Catalog of an origin (ai-catalog.io, 1.0)
+CATALOG_PATH = "/.well-known/ai-catalog.json"
+#: agents of a catalogue in the text of an error, and characters of the URL of one
+_SHOWN, _LONGEST = 5, 200
 _MAX_AGE = re.compile(r"(?:^|[,\s])max-age=(\d{1,9})")
 
 
@@ -129,7 +133,25 @@ class Resolver:
             text = f"the card at {url} requires authentication: {'; '.join(tried)}"
             raise A2AError(reason, text, blame=Blame.PEER)
         text = f"no agent card at {url}: {'; '.join(tried)}"
+        if all(one.endswith(" 404") for one in tried) and (others := await self._others(url)):
+            text = f"{text}. The agents of this server are at {others}"
         raise CardError(text, absent=absent, hint="" if absent else CORRECTED)
+
+    async def _others(self, url: str) -> str:
+        """The agents that the origin of a URL lists, for the text of an error; empty if it lists none."""
+        parts = urlsplit(url)
+        origin = f"{parts.scheme}://{parts.netloc}"
+        try:
+            reply = await self._fetch(f"{origin}{CATALOG_PATH}", {"accept": "application/json"})
+            listed: Any = loads(reply.body) if reply.status == 200 else {}
+            found = [str(one["url"]) for one in listed["entries"]]
+        except (A2AError, JsonSyntaxError, LookupError, TypeError):
+            return ""
+        own = [
+            one for one in found if one.startswith(f"{origin}/") and one.isprintable() and len(one) < _LONGEST
+        ]
+        shown = ", ".join(one.removesuffix(V1_0.card.paths[0]) for one in own[:_SHOWN])
+        return f"{shown} and {len(own) - _SHOWN} more" if len(own) > _SHOWN else shown
 
     def _locate(self, location: str, own: Sequence[str], found: tuple[hub.AgentCard, Profile]) -> Located:
         entry = self._entries.get(location)

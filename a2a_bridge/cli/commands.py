@@ -252,7 +252,8 @@ class Group(_TakesAsIs, TyperGroup):
         try:
             return super().resolve_command(context, args)
         except _UsageError as error:
-            if advice := instead_of_command(context.info_name, args[0]):
+            group = context.info_name if context.parent is not None else ""
+            if advice := instead_of_command(group, args[0]):
                 error.message = f"{error.message.rstrip('.')}; use {advice}"
             raise
 

@@ -203,6 +203,7 @@ _CALLING = MappingProxyType(
 _SERVERS = frozenset({"serve", "gateway", "server", "ui"})
 #: commands that take one text, which has to be quoted if it has several words
 _ONE_TEXT = frozenset({"send", "compare"})
+_CODE = re.compile(r"\S+\.py(?::\w+)?")
 _TARGET = re.compile(r"\w+://\S+|[\w.\[\]-]*:\d+(?:/\S*)?|\S+\.(?:py|json)(?::\w+)?")
 
 
@@ -211,9 +212,14 @@ _COMMAND_OF_GROUP = MappingProxyType({"card": "get", "task": "list"})
 
 
 def instead_of_command(group: str, word: str) -> str:
-    """The command line for a word that is no command of a group; empty if that is not known."""
-    if group not in _COMMAND_OF_GROUP or not _TARGET.fullmatch(word):
+    """The command line for a word that is no command of a group; empty if that is not known. group: empty for
+    all commands.
+    """
+    if not _TARGET.fullmatch(word) or (group and group not in _COMMAND_OF_GROUP):
         return ""
+    if not group:
+        is_code = _CODE.fullmatch(word) is not None
+        return f"a2a-bridge serve {quote(word)}" if is_code else f"a2a-bridge send -a {quote(word)} TEXT"
     return f"a2a-bridge {group} {_COMMAND_OF_GROUP[group]} -a {quote(word)}"
 
 

@@ -108,8 +108,8 @@ def _watched_code(target: str | None, flags: ServeFlags) -> Path | None:
     if not flags.reload:
         return None
     if target is None:
-        text = "a program is started for each message, and needs none; without --config there is nothing else"
-        raise usage_error("--reload", text)
+        text = "it loads changed code of an agent in Python, and a program is started anew for each message"
+        raise usage_error("--reload", f"{text}; leave it out, or give --config FILE, which it watches, too")
     from a2a_bridge.cli.target import TargetKind, is_folder, parse
 
     parsed = parse(target)

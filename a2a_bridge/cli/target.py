@@ -22,6 +22,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
@@ -149,14 +150,11 @@ def load(target: Target, **options: Any) -> Agent:
     no Agent is there. options: of `Agent.of`. Raises BadTargetError, which lists the agents of the module.
     """
     module = _module_of(target)
-    found: dict[str, Any] = dict(agents_of(module))
+    found: dict[str, Any] = agents_of(module) or objects_of(module)
     if target.name:
         return _agent_of(_find(module, target, found), target, found, options)
-    found = found or objects_of(module)
     if not found:
-        raise BadTargetError(
-            f"there is no agent in {target.place}; decorate a function with @a2a_bridge.agent"
-        )
+        raise BadTargetError(f"there is no agent in {target.place}{_elsewhere(module)}")
     if len(found) > 1:
         choices = ", ".join(f"{target.place}:{name}" for name in found)
         raise BadTargetError(f"there are several agents in {target.place}; choose one: {choices}")
@@ -167,7 +165,7 @@ def load(target: Target, **options: Any) -> Agent:
 def _agent_of(thing: Any, target: Target, found: dict[str, Any], options: Mapping[str, Any]) -> Agent:
     """The agent of an object in code. Raises BadTargetError."""
     from a2a_bridge.hosting import Agent
-    from a2a_bridge.hosting.adapters import MissingAdapterError, NoAgentError
+    from a2a_bridge.hosting.adapters import MissingAdapterError, NoAgentError, kind_of, remedy_of_value
 
     place = f"{target.place}:{target.name}"
     try:
@@ -175,8 +173,14 @@ def _agent_of(thing: Any, target: Target, found: dict[str, Any], options: Mappin
     except NoAgentError as error:
         if error.known:
             raise BadTargetError(f"{place}: {error}") from None
-        advice = "; decorate it with @agent" if callable(thing) else _offer(found)
-        raise BadTargetError(f"{place} is a {type(thing).__name__}, not an agent{advice}") from None
+        if callable(thing):
+            advice = "; decorate it with @agent"
+        else:
+            remedy = (
+                remedy_of_value(thing) if thing is not None else "a function that makes it may lack `return`"
+            )
+            advice = f": {remedy}" if remedy else _offer(found)
+        raise BadTargetError(f"{place} is {kind_of(thing)}, not an agent{advice}") from None
     except (MissingAdapterError, TypeError) as error:
         raise BadTargetError(f"{place}: {error}") from None
     except Exception as error:
@@ -234,9 +238,37 @@ def _find(module: ModuleType, target: Target, found: dict[str, Any] | None) -> A
         try:
             thing = getattr(thing, part)
         except AttributeError:
-            offer = "" if found is None else _offer(found)
+            # Of any kind: what `NAME` was meant to be is not known.
+            alike = get_close_matches(part, [name for name in dir(thing) if not name.startswith("_")], n=1)
+            offer = f"; did you mean {alike[0]}?" if alike else "" if found is None else _offer(found)
             raise BadTargetError(f"{target.place} has no {target.name}{offer}") from None
     return thing
+
+
+#: what starts a server in Python code
+_STARTS = re.compile(r"\buvicorn\.(run|Server)\b|\b(web\.run_app|serve_forever|wait_for_termination)\(")
+
+
+def _elsewhere(module: ModuleType) -> str:
+    """Where the agent is that a module lacks, as far as the module shows it."""
+    from a2a_bridge.hosting import sdk
+
+    file = Path(module.__file__ or "")
+    starts = is_file(str(file)) and _STARTS.search(file.read_text("utf-8", "replace")) is not None
+    text = ", which starts a server of its own" if starts else ""
+    for name, value in vars(module).items():
+        source = getattr(sys.modules.get(getattr(value, "__module__", "")), "__file__", None)
+        if isinstance(value, type) and sdk.is_executor(value) and source is not None:
+            return f"{text}; the executor {name} is in {_from_here(source)}: name that file"
+    if starts:
+        return f"{text}: start it with `python {_from_here(file)}`, and `a2a-bridge gateway URL` before it"
+    return "; decorate a function with @a2a_bridge.agent"
+
+
+def _from_here(path: str | Path) -> Path:
+    """A path from the working directory, if it is below that."""
+    found = Path(path).resolve()
+    return found.relative_to(Path.cwd()) if found.is_relative_to(Path.cwd()) else found
 
 
 def _offer(found: dict[str, Any]) -> str:
@@ -263,21 +295,28 @@ def _from_file(path: Path) -> ModuleType:
         path = _file_in(path)
     if not path.is_file():
         raise BadTargetError(f"there is no file {path}; name one that has an agent, from {Path.cwd()}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    folder, name = path.resolve().parent, path.stem
+    if name == "__main__":
+        # Under this name it would start its own server. In a package it may import its neighbours as such.
+        if (folder / "__init__.py").is_file():
+            return _from_name(f"{folder.name}.{name}", folder.parent)
+        name = "_main_"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise BadTargetError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     # As `python file.py` would: the file's folder first, and the module findable by its name.
-    sys.path.insert(0, str(path.resolve().parent))
-    sys.modules[path.stem] = module
+    sys.path.insert(0, str(folder))
+    sys.modules[name] = module
     return _run(lambda: spec.loader.exec_module(module), module, str(path))
 
 
-def _from_name(name: str) -> ModuleType:
-    sys.path.insert(0, str(Path.cwd()))
+def _from_name(name: str, folder: Path | None = None) -> ModuleType:
+    """The module of a name. folder: of its package; None for the working directory. Raises BadTargetError."""
+    sys.path.insert(0, str(folder or Path.cwd()))
     try:
         known = importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
+    except (ModuleNotFoundError, ValueError):  # also `__main__`, which is this command
         known = False
     if not known:
         text = f"there is no module {name}; name a file (FILE.py), or run this in the folder of the package"

@@ -152,6 +152,32 @@ def install(framework: Framework) -> str:
     return MissingExtraError(ADAPTERS, framework.extra, ADAPTERS).remedy
 
 
+#: packages whose objects call a model
+_MODELS = (
+    *(
+        "anthropic",
+        "cohere",
+        "google.genai",
+        "groq",
+        "langchain_core.language_models",
+        "litellm",
+        "mistralai",
+    ),
+    *("ollama", "openai", "pydantic_ai.models"),
+)
+
+
+def remedy_of_value(thing: Any) -> str:
+    """What to give instead of a value that is often taken for an agent; empty for any other."""
+    if isinstance(thing, list | tuple | set | frozenset | dict):
+        return (
+            "give one of its items a name; a table [agents.NAME] for each of them in --config serves several"
+        )
+    if any(comes_from(thing, package) for package in _MODELS):
+        return f"it calls a model: {_FUNCTION}"
+    return ""
+
+
 def no_agent(thing: Any) -> NoAgentError | MissingAdapterError:
     """The error for an object that no adapter recognises."""
     framework = framework_of(thing)
@@ -162,13 +188,20 @@ def no_agent(thing: Any) -> NoAgentError | MissingAdapterError:
     if framework is not None:
         return MissingAdapterError(thing, framework)
     advice = sdk.remedy(thing)
-    return NoAgentError(f"{describe(thing)} is no agent: {advice or _remedy(thing)}", known=bool(advice))
+    remedy = advice or remedy_of_value(thing) or _remedy(thing)
+    return NoAgentError(f"{describe(thing)} is no agent: {remedy}", known=bool(advice))
 
 
 def describe(thing: Any) -> str:
     """An object in the text of an error: its name if it has one, and its type, but never its value."""
     kind, name = type(thing).__name__, getattr(thing, "__name__", "")
     return f"{name} ({kind})" if callable(thing) and name else f"a value of type {kind}"
+
+
+def kind_of(thing: Any) -> str:
+    """The type of an object with its article: `an int`."""
+    kind = type(thing).__name__
+    return "None" if thing is None else f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"
 
 
 def _remedy(thing: Any) -> str:

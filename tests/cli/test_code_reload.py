@@ -131,7 +131,7 @@ async def test_a_stream_ends_as_it_began(target: Path, tmp_path: Path, store: st
 
 async def test_what_cannot_be_reloaded_is_an_error(target: Path) -> None:
     for words, text in (
-        (("--exec", "cat", "--reload"), "a program is started for each message"),
+        (("--exec", "cat", "--reload"), "a program is started anew for each message"),
         ((str(target), "--reload", "--ui"), "the playground needs a server of one process"),
     ):
         ended = await command("serve", *words)

@@ -92,6 +92,20 @@ def test_an_agent_is_found_in_a_module(tmp_path: Path, monkeypatch: pytest.Monke
     assert load(parse("my_package.inner:parrot")).card.name == "parrot"
 
 
+@pytest.mark.parametrize("is_package", [False, True])
+def test_a_main_file_is_not_run_as_the_main_program(tmp_path: Path, is_package: bool) -> None:
+    folder = tmp_path / "sample"
+    folder.mkdir()
+    written(folder, ONE, "neighbour.py")
+    if is_package:
+        written(folder, "", "__init__.py")
+    here = "sample." if is_package else ""
+    text = f"from {here}neighbour import parrot\nif __name__ == '__main__':\n    raise SystemExit(3)\n"
+    main = sys.modules["__main__"]
+    assert load(parse(written(folder, text, "__main__.py"))).card.name == "parrot"
+    assert sys.modules["__main__"] is main
+
+
 def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
     written(tmp_path, ONE, "my_neighbour.py")
     path = written(tmp_path, "from my_neighbour import parrot")

@@ -229,7 +229,7 @@ thing = Thing()
     [
         (":graph", "", "framed"),
         ("", "there are several agents in .*: .*:graph, .*:bad", ""),
-        (":number", "is a int, not an agent; ", ""),
+        (":number", "is an int, not an agent; ", ""),
         (":Frame", "is a type, not an agent; decorate it with @agent", ""),
         (":thing", r'LangGraph.*pip install "a2a-transport-bridge-adapters\[langgraph\]"', ""),
         (":bad", "bad cannot be served, see the error above: ValueError: no prefix is called bad", ""),

@@ -212,6 +212,14 @@ async def test_the_catalogue() -> None:
     assert (first["type"], first["url"]) == ("application/a2a-agent-card+json", url)
 
 
+async def test_the_root_of_several_agents_names_them_to_who_takes_it_for_one() -> None:
+    async with serve_agents([entry("red"), entry("blue")]) as server:
+        with pytest.raises(A2AError) as caught:
+            await text_of(base(server))
+    told = f"The agents of this server are at {base(server)}/agents/red, {base(server)}/agents/blue"
+    assert str(caught.value).endswith(told)
+
+
 async def test_agents_come_and_go_without_touching_others() -> None:
     slow = Naming("red")
     async with serve_agents([entry("red", slow), entry("blue")]) as server:

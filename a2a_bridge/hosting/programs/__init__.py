@@ -271,7 +271,8 @@ def find_program(program: str) -> str:
     path = shutil.which(program)
     if path is None:
         if os.sep not in program:
-            raise ProgramError(f"there is no program {program} on PATH")
+            here = f"; did you mean ./{program}?" if Path(program).is_file() else ""
+            raise ProgramError(f"there is no program {program} on PATH{here}")
         reason = "is not executable" if Path(program).is_file() else "does not exist"
         raise ProgramError(f"{program} {reason}")
     path = str(Path(path).absolute())

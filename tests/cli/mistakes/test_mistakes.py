@@ -19,7 +19,20 @@ AGENT = '@agent\nasync def {}(text: str) -> str:\n    """Repeats the text."""\n 
 FILES = {
     "one.py": "from a2a_bridge import agent\n" + AGENT.format("one"),
     "two.py": "from a2a_bridge import agent\n" + AGENT.format("a") + AGENT.format("b"),
-    "plain.py": "async def f(text):\n    return text\n\nx = 3\n",
+    "plain.py": (
+        "async def f(text):\n    return text\n\nx = 3\nnone, several, by_name = None, [f], {'f': f}\n"
+        "class OpenAI: ...\nOpenAI.__module__ = 'openai'\nclient = OpenAI()\n"
+    ),
+    "executors.py": (
+        "from a2a.server.agent_execution import AgentExecutor\n\nclass Weather(AgentExecutor):\n"
+        "    async def execute(self, context, event_queue): ...\n"
+        "    async def cancel(self, context, event_queue): ...\n"
+    ),
+    "sample/__main__.py": (
+        "import sys\nsys.path.append('.')\nfrom executors import Weather\nif __name__ == '__main__':\n"
+        "    import uvicorn\n    uvicorn.run(Weather())\n    raise SystemExit(3)\n"
+    ),
+    "sample/starts_too.py": "def main(app):\n    import uvicorn\n    uvicorn.run(app)\n",
     "starts.py": "from a2a_bridge import agent, run\n" + AGENT.format("one") + "\n\nrun(one)\n",
     "broken.py": "import nothing_of_this_name\n",
     "graph.py": "from langgraph.graph import StateGraph\n",
