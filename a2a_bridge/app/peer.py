@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from a2a_bridge.bindings.following import Following, follow_stream
+from a2a_bridge.bindings.unknown_events import known_only
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
 from a2a_bridge.core.call import (
@@ -142,7 +143,9 @@ class Peer(Client):
         follow: Following | bool = False,
         context: CallContext | None = None,
     ) -> Events:
-        """The events after a request, with their ids. Raises A2AError when iterated. follow: see `stream`."""
+        """The events after a request, with their ids. Raises A2AError when iterated. An event that is not
+        known here is left out, with a warning in the log. follow: see `stream`.
+        """
         check_options(context, CallContext, "context")
         context = context or CallContext()
         if offers_resume(self.card) and RESUME_URI not in (declared := context.extensions):
@@ -155,10 +158,11 @@ class Peer(Client):
             ops.SEND_STREAMING_MESSAGE if sends else ops.SUBSCRIBE_TO_TASK, request, context
         )
         if follow is False:
-            return self.service.stream(call)
+            return known_only(self.service.stream(call))
         # Without a card it is unknown.
         resumes = offers_resume(self.card) or not self.card.name
-        return follow_stream(self.service, call, Following() if follow is True else follow, resumes=resumes)
+        following = Following() if follow is True else follow
+        return known_only(follow_stream(self.service, call, following, resumes=resumes))
 
 
 def request_of(

@@ -88,6 +88,18 @@ def restore_members(plan: MessagePlan, message: Message, tree: JsonObject) -> Js
     return tree
 
 
+def unknown_names(message: Message) -> str:
+    """The names of the unknown members of a message, and the numbers of its unknown fields, as a text."""
+    found: dict[str, None] = {}
+    for one in _fields(message):
+        if one.field_number == MEMBERS:
+            members: Any = loads(bytes(one.data))
+            found |= dict.fromkeys(name[:64] for name in members)
+        else:
+            found[f"field {one.field_number}"] = None
+    return ", ".join(found)[:200]
+
+
 def holds_members(wire: bytes) -> bool:
     """Whether the bytes of a message, and few others, hold unknown members."""
     return wire.find(FIRST) >= 0 and wire.find(_MARK) >= 0

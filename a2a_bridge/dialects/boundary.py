@@ -60,7 +60,7 @@ def row(
         address,
         encode_request=request_encoder(operation.request, request.encode),
         decode_request=request_decoder(request),
-        encode_response=response_encoder(operation.response, response.encode),
+        encode_response=response_encoder(operation.response, response.encode, of_row=True),
         decode_response=response_decoder(operation.response, response),
         extras=extras,
     )
@@ -121,20 +121,41 @@ def request_encoder(cls: type[Message], encode: Coder) -> Coder:
 
 
 def _encoder(
-    cls: type[Message], encode: Coder, failed: Callable[[EncodeError | DecodeError], A2AError]
+    cls: type[Message],
+    encode: Coder,
+    failed: Callable[[EncodeError | DecodeError], A2AError],
+    *,
+    bare: bool = False,
 ) -> Coder:
     def encode_checked(message: Any) -> Any:
         try:
             return encode(message)
         except ValueError as error:
+            if bare and message.WhichOneof("payload") is None:
+                return {}
             found = _unencodable(cls, message, error)
         raise failed(found)
 
     return encode_checked
 
 
+class UnknownKindError(DecodeError):
+    """The `kind` of an object of 0.x is not known here; a stream may have events of such kinds."""
+
+
+class UnknownEventError(A2AError):
+    """INVALID_AGENT_RESPONSE: an event of a stream without a known member. event: what can be handed on."""
+
+    def __init__(self, event: Any) -> None:
+        text = "the agent's answer is a StreamResponse that holds none of its members"
+        super().__init__(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
+        self.event = event
+
+
 def response_decoder(cls: type[Message], conversion: Conversion) -> Coder:
-    """Raises INVALID_AGENT_RESPONSE for every error, and for an empty oneof `payload` (spec 3.2.1)."""
+    """Raises INVALID_AGENT_RESPONSE for every error, and for an empty oneof `payload` (spec 3.2.1);
+    UnknownEventError if that is an event.
+    """
     _, decode, wire_class, absent = conversion
     name = cls.DESCRIPTOR.name
     checked = "payload" in cls.DESCRIPTOR.oneofs_by_name
@@ -145,6 +166,8 @@ def response_decoder(cls: type[Message], conversion: Conversion) -> Coder:
         try:
             message = decode(wire)
         except DecodeError as error:
+            if isinstance(error, UnknownKindError) and name == "StreamResponse":
+                raise UnknownEventError(cls()) from None
             raise _bad_answer(f"is not a {name}: {error}") from None
         except ProtobufDecodeError:
             raise _bad_answer(f"is not a {(wire_class or cls).DESCRIPTOR.full_name}") from None
@@ -153,16 +176,21 @@ def response_decoder(cls: type[Message], conversion: Conversion) -> Coder:
                 raise
             raise _bad_answer(f"is not a {name}: {error.message}") from None
         if checked and message.WhichOneof("payload") is None:
+            if name == "StreamResponse":
+                raise UnknownEventError(message)
             raise _bad_answer(f"is a {name} that holds none of its members")
         return message
 
     return decode_response
 
 
-def response_encoder(cls: type[Message], encode: Coder) -> Coder:
-    """Raises INVALID_AGENT_RESPONSE for content that the wire cannot express."""
+def response_encoder(cls: type[Message], encode: Coder, *, of_row: bool = False) -> Coder:
+    """Raises INVALID_AGENT_RESPONSE for content that the wire cannot express. of_row: an event without a
+    known member is an empty object.
+    """
     reason = Reason.INVALID_AGENT_RESPONSE
-    return _encoder(cls, encode, lambda found: A2AError(reason, str(found), blame=Blame.PEER))
+    bare = of_row and cls.DESCRIPTOR.name == "StreamResponse"
+    return _encoder(cls, encode, lambda found: A2AError(reason, str(found), blame=Blame.PEER), bare=bare)
 
 
 def card_decoder(decode: Callable[..., Any]) -> Callable[..., Any]:

@@ -197,6 +197,9 @@ async def begun_by_a_task(
         async for event in events:
             message = event.message
             which = message.WhichOneof("payload")
+            if which is None:  # an event that is not known here
+                yield event
+                continue
             if which == "status_update" and synthetic_kind(message.status_update) == CLOSING:
                 return
             # An agent with ids has resumed after the requested event.

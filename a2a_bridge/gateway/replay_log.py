@@ -169,7 +169,7 @@ class ReplayLog(EventLog[Event]):
             task_id = message.task.id
             self.state = message.task.status.state
         else:
-            task_id = ""
+            task_id = self.task_id if which is None else ""
         if task_id != self.task_id:
             self.regular = False
             self.forget_task()

@@ -135,8 +135,9 @@ class StreamSharing:
             if opened.source is not None:
                 last = opened.first[-1].message
                 async for event in opened.source:
-                    last = event.message
-                    yield event if self._resumes or not event.id else Event(last, gap=event.gap)
+                    message = event.message
+                    last = message if task_id_of(message) else last
+                    yield event if self._resumes or not event.id else Event(message, gap=event.gap)
                 if self._has_ended_early(last):
                     yield await self._final_snapshot(call, task_id_of(last))
             if stream is None or reader is None:

@@ -249,7 +249,10 @@ class RawCaller:
 
 
 @asynccontextmanager
-async def between(kind: str, version: str = "1.0") -> AsyncIterator[tuple[RawCaller, NewerAgent]]:
+async def between(
+    kind: str, version: str = "1.0", serves: Sequence[hub.AgentInterface] | None = None
+) -> AsyncIterator[tuple[RawCaller, NewerAgent]]:
+    """serves: the interfaces of the gateway; all of 1.0 without them."""
     raw = NewerAgent()
     async with AsyncExitStack() as stack:
         if kind == "GRPC":
@@ -268,11 +271,13 @@ async def between(kind: str, version: str = "1.0") -> AsyncIterator[tuple[RawCal
             serve_gateway(
                 card,
                 [Candidate(interface(kind, url, version=version), dialect)],
-                [interface(one) for one in KINDS],
+                serves or [interface(one) for one in KINDS],
                 dial_options=DialOptions(timeout=PATIENCE),
             )
         )
         limit = aiohttp.ClientTimeout(total=PATIENCE)
         session = await stack.enter_async_context(aiohttp.ClientSession(timeout=limit))
-        channel = await stack.enter_async_context(grpc.aio.insecure_channel(str(gateway.grpc)))
+        channel = await stack.enter_async_context(
+            grpc.aio.insecure_channel(str(gateway.grpc or "127.0.0.1:1"))
+        )
         yield RawCaller(session, channel, gateway.card), raw

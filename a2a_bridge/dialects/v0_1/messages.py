@@ -340,7 +340,7 @@ def decode_event(wire: Any) -> Any:
 
 def encode_event(tree: Any) -> Any:
     """An event of a stream of 0.3 as one of 0.1."""
-    if type(tree) is not dict:
+    if type(tree) is not dict or not tree:
         return tree
     match tree.get("kind"):
         case "artifact-update":

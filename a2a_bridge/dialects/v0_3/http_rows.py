@@ -444,7 +444,7 @@ def _kind_row(proto: HttpRow) -> HttpRow:
     return in_base64(
         replace(
             made,
-            encode_response=response_encoder(operation.response, answer.encode),
+            encode_response=response_encoder(operation.response, answer.encode, of_row=True),
             decode_response=response_decoder(operation.response, answer),
         )
     )

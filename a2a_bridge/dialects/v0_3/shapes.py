@@ -19,7 +19,7 @@ from a2a_bridge.codec.structs import LEVELS, read_struct, read_value
 from a2a_bridge.codec.text import Irregular
 from a2a_bridge.codec.values import VARINT, base64_text, base64_wire, describe
 from a2a_bridge.dialects import annotation
-from a2a_bridge.dialects.boundary import Conversion
+from a2a_bridge.dialects.boundary import Conversion, UnknownKindError
 from a2a_bridge.dialects.members import Member
 from a2a_bridge.dialects.reader import (
     WRAPPED,
@@ -416,7 +416,10 @@ def _payload(cls: type[Message], branches: Mapping[str, tuple[Shape, str]]) -> C
     def decode(tree: Json) -> Any:
         if type(tree) is not dict:
             raise DecodeError("", f"expected an object, got {describe(tree)}")
-        branch = branches.get(kind_of(tree) or "")
+        kind = kind_of(tree)
+        branch = branches.get(kind or "")
+        if branch is None and (kind or not tree):
+            raise UnknownKindError("kind", f"is none of {', '.join(branches)}")
         if branch is None:
             raise DecodeError("kind", f"is none of {', '.join(branches)}")
         shape, tag = branch

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from a2a_bridge.app.peer import Peer
+from a2a_bridge.bindings.unknown_events import known_only
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
@@ -324,7 +325,7 @@ class Turn:
         call: Call[Any, Any] = Call(ops.SEND_STREAMING_MESSAGE, request, self._context)
         first = True
         try:
-            async with aclosing(self._upstream.service.stream(call)) as events:
+            async with aclosing(known_only(self._upstream.service.stream(call))) as events:
                 async for event in events:
                     message = event.message
                     # The first event of a continued task shows it as it was before the message.

@@ -23,6 +23,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, resume_id
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import BindingKind, Dialect, ErrorReply, Form, Row, is_older
+from a2a_bridge.dialects.boundary import UnknownEventError
 from a2a_bridge.dialects.responses import other_rows, with_older_names
 from a2a_bridge.dialects.signed_extras import seal_side_channel
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -140,6 +141,8 @@ class ClientSide:
             other = self._other(row, wire) if error.reason is Reason.INVALID_AGENT_RESPONSE else None
             if other is not None:
                 return other
+            if isinstance(error, UnknownEventError):
+                return error.event
             if listed is None:
                 raise
             return without(listed, error, context.reply)

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.bindings.traffic import log_rejected
+from a2a_bridge.bindings.unknown_events import counts, leave_out
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import RESUME_PARAMETER, Call, CallContext, Origin, Principal, ResponseParameters
 from a2a_bridge.core.callers import Presented
@@ -234,6 +235,13 @@ class CallStream(StreamReply, Generic[Server]):
         self.table = table
         self.row = row
         self.call = call
+
+    def leaves_out(self, event: Event) -> bool:
+        """Whether an event without content on this wire is not sent."""
+        if counts(self.call.context, event):
+            return False
+        leave_out(event.message)
+        return True
 
     def headers(self, *, gap: bool) -> Headers:
         name = self.row.operation.name

@@ -35,6 +35,7 @@ from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.resume import count_on, gap_of, resume_id
 from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row
+from a2a_bridge.dialects.boundary import UnknownEventError
 from a2a_bridge.dialects.signed_extras import open_response, seal_request, seal_side_channel
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb._pool import method_classes
@@ -239,10 +240,13 @@ class _Client:
                     ids = chain((first,), islice(count_on(first), 1, None))
             while answer is not eof:
                 keepalive.last_received = time.monotonic()
-                if len(answer) <= SMALL:
-                    message = decode(open_response(answer, row.address))
-                else:
-                    message = await self._large(row, call, answer)
+                try:
+                    if len(answer) <= SMALL:
+                        message = decode(open_response(answer, row.address))
+                    else:
+                        message = await self._large(row, call, answer)
+                except UnknownEventError as error:
+                    message = error.event
                 id_ = next(ids, "") if ids is not None else ""
                 if message.HasField("task") and (mark := gap_of(message)) is not None:
                     gap = True

@@ -19,6 +19,7 @@ from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.bindings.memory import in_work
 from a2a_bridge.bindings.offload import SMALL, encode, needs_worker, run_in_worker
 from a2a_bridge.bindings.traffic import log_rejected, received_bytes, sent_bytes
+from a2a_bridge.bindings.unknown_events import counts, leave_out
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     EVENT_PARAMETER,
@@ -33,7 +34,7 @@ from a2a_bridge.core.call import (
 )
 from a2a_bridge.core.callers import Presented
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error, request_too_large
-from a2a_bridge.core.resume import GAP, RESUME_URI, count_on, gap_of, resume_id
+from a2a_bridge.core.resume import GAP, count_on, gap_of, resume_id
 from a2a_bridge.core.service import Event, Service
 from a2a_bridge.dialects import GRPC, Dialect, Form, Row, newest_first
 from a2a_bridge.dialects.known import detect_among, version_not_supported
@@ -301,18 +302,21 @@ class _Side:
             check: _IdCheck | None = None
             async with aclosing(answer(Call(operation, request, call_context))) as events:
                 async for event in events:
+                    data = encode(write_event, event.message)
+                    if not isinstance(data, bytes):
+                        data = await data
+                    if not data and not counts(call_context, event):
+                        leave_out(event.message)
+                        continue
                     if not started:
                         started = True
                         reply = _first_metadata(call_context.reply, event)
                         if reply:
                             await context.send_initial_metadata(self._metadata(context, reply))
-                        if event.id and (RESUME_URI in call_context.extensions or resume_id(call_context)):
+                        if counts(call_context, event):
                             check = _IdCheck(event.id)
                     elif check is not None:
                         check(event)
-                    data = encode(write_event, event.message)
-                    if not isinstance(data, bytes):
-                        data = await data
                     sent_bytes[GRPC.name] += len(data)
                     # Waits until the transport accepts the data (back-pressure), and yields to other tasks.
                     await write(data)

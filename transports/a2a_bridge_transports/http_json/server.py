@@ -155,7 +155,8 @@ class _HttpJsonStream(CallStream[HttpJsonServer]):
     binding = HTTP_JSON.name
 
     def encode(self, event: Event) -> bytes:
-        return sse.encode(dumps(self.row.encode_response(event.message)), b"", event.id)
+        tree = self.row.encode_response(event.message)
+        return b"" if not tree and self.leaves_out(event) else sse.encode(dumps(tree), b"", event.id)
 
     def fail(self, error: BaseException) -> Failure:
         context, failed = self.call.context, self.failure(error)

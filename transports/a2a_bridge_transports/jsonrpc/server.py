@@ -254,7 +254,10 @@ class _JsonRpcStream(CallStream[JsonRpcServer]):
         reply = self.call.context.reply
         if reply.version:
             self.table, self.row = self.server.in_version(self.table, self.row, reply)
-        data = self._before + dumps(self.row.encode_response(event.message)) + wire.AFTER_RESULT
+        tree = self.row.encode_response(event.message)
+        if not tree and self.leaves_out(event):
+            return b""
+        data = self._before + dumps(tree) + wire.AFTER_RESULT
         return sse.encode(data, b"", event.id)
 
     def fail(self, error: BaseException) -> Failure:
