@@ -7,6 +7,8 @@ Rules:
 3. A new turn gives results to the calls that an earlier turn left open, or was cancelled in: models reject a
    history with open calls.
 4. With streaming, the last event of a message repeats the text of the partial ones.
+5. The answer is the final responses of the agents: that of an agent replaces the one just before it. Text is
+   held back if callbacks after the model may change it; then the model does not stream, as in a plain run.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from google.adk.agents import BaseAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps import App
 from google.adk.events import Event as AdkEvent
+from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import InMemoryRunner, Runner
 from google.genai import types
 
@@ -40,6 +43,11 @@ _HINT = "Please approve or reject the tool call"
 #: the result of a call that failed or was cancelled
 _INTERRUPTED = "The call did not come to its end."
 
+#: callbacks of agents and plugins that may change or replace the text of a model
+_CALLBACKS = ("after_model_callback", "after_agent_callback")
+#: a block of Markdown
+_FENCED = re.compile(r"\s*```\w*\s*\n(.*)\n\s*```\s*", re.DOTALL)
+
 #: names of callers that are the id of a user as they are; all others are digests, which have 64 digits
 _PLAIN_NAME = re.compile(r"(?![0-9a-f]{64}\Z)[A-Za-z0-9_@-][A-Za-z0-9_.@-]{0,127}\Z")
 
@@ -48,19 +56,31 @@ class AdkExecutor(ConversationExecutor[None]):
     """Runs a root agent of Google ADK.
 
     thing: an agent, a Workflow, an App, or a Runner with services of its own. run_config: of the runner; with
-    streaming by default. conversations: the sessions that are kept, unless the Runner is given. Raises
-    TypeError for any other object.
+    streaming by default, unless text is held back. stream: see ConversationExecutor. conversations: the
+    sessions that are kept, unless the Runner is given. Raises TypeError for any other object.
     """
 
-    def __init__(self, thing: Any, *, run_config: RunConfig | None = None, conversations: int = MOST) -> None:
+    def __init__(
+        self,
+        thing: Any,
+        *,
+        run_config: RunConfig | None = None,
+        stream: bool | None = None,
+        conversations: int = MOST,
+    ) -> None:
         given = isinstance(thing, Runner)
         self._runner = thing if given else runner_of(thing)
         #: sessions of conversations that are forgotten, and not deleted yet
         self._forgotten: list[ConversationKey] = []
-        super().__init__(Conversations(conversations, None if given else self._forgotten.append))
+        super().__init__(
+            Conversations(conversations, None if given else self._forgotten.append), stream=stream
+        )
         self._kept = not given
         self._structured = frozenset(structured_agents(self._runner.agent))
-        self._config = run_config or RunConfig(streaming_mode=StreamingMode.SSE)
+        self._guarded = is_guarded(self._runner)
+        streams = not self._guarded if stream is None else stream
+        mode = StreamingMode.SSE if streams else StreamingMode.NONE
+        self._config = run_config or RunConfig(streaming_mode=mode)
 
     def read(self, run: Run) -> Any:
         return types.Content(role="user", parts=[content_of(part) for part in run.parts])
@@ -72,17 +92,19 @@ class AdkExecutor(ConversationExecutor[None]):
             return []
         return [call for one, _ in open_of(session.events) if (call := call_of(one)) is not None]
 
-    async def begin(self, key: ConversationKey, run: Run, given: Any) -> AsyncGenerator[Event, None]:
+    async def begin(
+        self, key: ConversationKey, run: Run, answer: Answer, given: Any
+    ) -> AsyncGenerator[Event, None]:
         await self._forget()
         session = await self._session(key)
         for event in denials(session.events):
             await self._runner.session_service.append_event(session, event)
-        async with aclosing(self._work(key, run, given)) as events:
+        async with aclosing(self._work(key, run, answer, given)) as events:
             async for event in events:
                 yield event
 
     async def go_on(
-        self, key: ConversationKey, run: Run, given: Mapping[str, Any]
+        self, key: ConversationKey, run: Run, answer: Answer, given: Mapping[str, Any]
     ) -> AsyncGenerator[Event, None]:
         session = await self._session(key)
         asked = [one for one in open_of(session.events) if str(one[0].id) in given]
@@ -94,13 +116,16 @@ class AdkExecutor(ConversationExecutor[None]):
                 await self._runner.session_service.append_event(session, event)
             asked = confirmed
         parts = [_result(one, _response(one, given[str(one.id)])) for one, _ in asked]
-        async with aclosing(self._work(key, run, types.Content(role="user", parts=parts))) as events:
+        message = types.Content(role="user", parts=parts)
+        async with aclosing(self._work(key, run, answer, message)) as events:
             async for event in events:
                 yield event
 
-    async def _work(self, key: ConversationKey, run: Run, message: Any) -> AsyncGenerator[Event, None]:
+    async def _work(
+        self, key: ConversationKey, run: Run, answer: Answer, message: Any
+    ) -> AsyncGenerator[Event, None]:
         """The events of one run of the agent, until it ends or asks."""
-        answer, spoken, output, problem = Answer(run), _Spoken(self._structured), None, ""
+        spoken, output, problem = _Spoken(answer, self._structured, guarded=self._guarded), None, ""
         stream = self._runner.run_async(
             user_id=user_of(key),
             session_id=key.digest,
@@ -115,12 +140,10 @@ class AdkExecutor(ConversationExecutor[None]):
         )
         async with aclosing(stream) as events:
             async for event in events:
-                for text in spoken.texts(event):
-                    yield answer.text(spoken.name(event), text)
+                for made in spoken.events(event):
+                    yield made
                 if event.partial:
                     continue
-                if (data := spoken.data(event)) is not None:
-                    yield answer.part(data)
                 async for part in self._files(key, event):
                     yield answer.part(part)
                 if text_in(event):
@@ -136,8 +159,9 @@ class AdkExecutor(ConversationExecutor[None]):
             return
         if problem:
             raise RuntimeError(f"the model gave an error: {problem}")
-        if output is not None:
-            yield answer.text("output", output) if isinstance(output, str) else answer.part(output)
+        finals = [*spoken.finals, *([] if output is None else [output])]
+        for made in answer.settle(*finals):
+            yield made
         yield run.status(hub.TASK_STATE_COMPLETED)
 
     async def _asked(self, key: ConversationKey) -> list[OpenCall]:
@@ -217,48 +241,93 @@ def user_of(key: ConversationKey) -> str:
 
 
 class _Spoken:
-    """The text of the models of a run, as it comes. The text of an agent with `output_schema` is JSON."""
+    """The messages of the agents of a run, as they come. structured: the agents whose text is JSON."""
 
-    def __init__(self, structured: frozenset[str]) -> None:
-        self._structured = structured
+    def __init__(self, answer: Answer, structured: frozenset[str], *, guarded: bool) -> None:
+        self._answer, self._structured, self._guarded = answer, structured, guarded
         #: the messages of each agent that have ended: several agents may speak at once
         self._ended: dict[str, int] = {}
-        #: the agents whose message has partial texts, and has not ended
-        self._begun: set[str] = set()
+        #: the final responses, each with its agent
+        self._finals: list[tuple[str, list[Any]]] = []
 
-    def name(self, event: Any) -> str:
-        """The name of the message that a partial text belongs to, or that has ended."""
-        return f"{event.author} {self._ended.get(event.author, 0)}"
+    @property
+    def finals(self) -> list[Any]:
+        """The contents of the final responses so far."""
+        return [content for _, contents in self._finals for content in contents]
 
-    def texts(self, event: Any) -> Iterator[str]:
-        """The new text of an event."""
-        text = text_in(event)
-        if event.author in self._structured or not text:
-            return
+    def events(self, event: Any) -> Iterator[Event]:
+        """The events for an event of ADK."""
+        author, text = event.author, text_in(event)
+        streams = bool(text) and author not in self._structured
         if event.partial:
-            self._begun.add(event.author)
-            yield text
+            if streams:
+                name = str(self._ended.get(author, 0))
+                yield from self._answer.text(name, text, author, guarded=self._guarded)
             return
-        if event.author not in self._begun:
-            yield text
-        self._begun.discard(event.author)
-        self._ended[event.author] = self._ended.get(event.author, 0) + 1
+        self._ended[author] = self._ended.get(author, 0) + 1
+        is_final = event.is_final_response()
+        if is_final and (contents := self._contents(event)):
+            if self._finals and self._finals[-1][0] == author:
+                del self._finals[-1]
+            self._finals.append((author, contents))
+        texts = [text] if is_final and streams else []
+        yield from self._answer.keep(author, *texts, guarded=self._guarded)
 
-    def data(self, event: Any) -> Any:
-        """The structured output in an event; None if there is none."""
-        text = text_in(event)
-        if event.partial or event.author not in self._structured or not text.strip():
-            return None
-        return json.loads(text)
+    def _contents(self, event: Any) -> list[Any]:
+        """The contents of a final response: text, structured output, or the results of tools."""
+        if text := text_in(event):
+            return [structured(text) if event.author in self._structured else text]
+        if event.author == "user" or event.long_running_tool_ids:
+            return []
+        return [result_of(one.response) for one in event.get_function_responses()]
+
+
+def structured(text: str) -> Any:
+    """The JSON of a structured output, also in a block of Markdown; the text if it is none."""
+    fenced = _FENCED.fullmatch(text)
+    try:
+        return json.loads(fenced[1] if fenced else text)
+    except ValueError:
+        return text
+
+
+def result_of(response: Any) -> Any:
+    """The result of a tool that ends its run. ADK puts all results but objects into the member `result`."""
+    return response["result"] if isinstance(response, dict) and response.keys() == {"result"} else response
+
+
+def is_guarded(runner: Any) -> bool:
+    """True if callbacks or plugins may change or replace the text of a model."""
+    plugins = getattr(getattr(runner, "plugin_manager", None), "plugins", ())
+    return any(map(_changes_text, plugins)) or any(
+        getattr(one, name, None) for one in nodes_of(runner.agent) for name in _CALLBACKS
+    )
+
+
+def _changes_text(plugin: Any) -> bool:
+    """True for a plugin with such a callback that is not one of ADK for logs and traces."""
+    kind = type(plugin)
+    if kind.__module__.startswith("google.adk.plugins.") and "retry" not in kind.__module__:
+        return False
+    return any(
+        getattr(kind, name, None) is not getattr(BasePlugin, name)
+        for name in (*_CALLBACKS, "on_event_callback")
+    )
+
+
+def nodes_of(node: Any) -> Iterator[Any]:
+    """A node and all nodes below it."""
+    yield node
+    graph = getattr(node, "graph", None)
+    for one in (*getattr(node, "sub_agents", ()), *getattr(graph, "nodes", ())):
+        yield from nodes_of(one)
 
 
 def structured_agents(node: Any) -> Iterator[str]:
     """The names of the agents below a node whose output is JSON."""
-    if getattr(node, "output_schema", None) is not None and hasattr(node, "model"):
-        yield node.name
-    graph = getattr(node, "graph", None)
-    for one in (*getattr(node, "sub_agents", ()), *getattr(graph, "nodes", ())):
-        yield from structured_agents(one)
+    for one in nodes_of(node):
+        if getattr(one, "output_schema", None) is not None and hasattr(one, "model"):
+            yield one.name
 
 
 def text_in(event: Any) -> str:

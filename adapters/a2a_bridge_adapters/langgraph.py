@@ -4,6 +4,8 @@ Rules:
 1. The graph of the user is never changed. A graph without a checkpointer is copied, with one in memory.
 2. A conversation is a thread of the graph. Its name is the digest of the conversation's key.
 3. A new turn answers the tool calls that an earlier turn left open: models reject a history with open calls.
+4. The answer is the messages that the turn has added to the state, as `ainvoke` returns them. Text of a node
+   is held back if nodes after it may change it (`langgraph_nodes.py`).
 """
 
 from __future__ import annotations
@@ -14,35 +16,27 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from contextlib import aclosing
 from typing import Any
 
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from a2a_bridge.codec import DecodeError
 from a2a_bridge.core.errors import invalid_params
-from a2a_bridge.core.messages import text_of
+from a2a_bridge.core.messages import parts_of, text_of
 from a2a_bridge.hosting.executor import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_adapters.content import (
-    Answer,
-    data_text,
-    file_part,
-    json_of,
-    jsonable,
-    media_type_of,
-    url_part,
-)
+from a2a_bridge_adapters.content import Answer, data_text, json_of, jsonable, media_type_of
 from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversations
-from a2a_bridge_adapters.executor import ConversationExecutor
+from a2a_bridge_adapters.executor import ConversationExecutor, awaited
+from a2a_bridge_adapters.langgraph_messages import MESSAGES, Spoken
+from a2a_bridge_adapters.langgraph_nodes import is_synchronous, last_nodes
 from a2a_bridge_adapters.questions import ABANDONED, Approval, OpenCall, ask
 
 log = logging.getLogger("a2a_bridge.adapters.langgraph")
 
-#: the channel of chat messages
-_MESSAGES = "messages"
 #: the channel of the structured output of `create_agent`
 _STRUCTURED = "structured_response"
-_MODES = ["messages", "custom", "updates"]
+_MODES = ["messages", "custom", "updates", "values"]
 #: kinds of content blocks with a file
 _FILES = ("image", "audio", "video", "file")
 
@@ -55,9 +49,10 @@ class GraphExecutor(ConversationExecutor[None]):
     input: makes the input of the graph from a run. Without it, a graph with a channel `messages` gets a
     HumanMessage; any other graph gets the data parts as its input, and a text as its only member.
     output: makes the content of an artifact from the final state, beside the messages. context: makes the
-    context of the graph from a run. nodes: the nodes whose messages are the answer; empty for all. subgraphs:
-    True to stream the messages of subgraphs too. conversations: the threads that are kept by a graph without
-    a checkpointer. Raises TypeError for a graph that is not compiled, or stops at breakpoints.
+    context of the graph from a run. All three may be coroutine functions. nodes: the nodes whose messages are
+    the answer; empty for all. subgraphs: True to stream the messages of subgraphs too. stream: see
+    ConversationExecutor. conversations: the threads that are kept by a graph without a checkpointer. Raises
+    TypeError for a graph that is not compiled, stops at breakpoints, or has a synchronous checkpointer.
     """
 
     def __init__(
@@ -69,6 +64,7 @@ class GraphExecutor(ConversationExecutor[None]):
         context: Callable[[Run], Any] | None = None,
         nodes: Sequence[str] = (),
         subgraphs: bool = False,
+        stream: bool | None = None,
         conversations: int = MOST,
     ) -> None:
         if not hasattr(graph, "aget_state") or not hasattr(graph, "builder"):
@@ -79,22 +75,28 @@ class GraphExecutor(ConversationExecutor[None]):
             raise TypeError(
                 "the graph stops at breakpoints, which no caller can answer: call `interrupt()` in its nodes"
             )
+        if graph.checkpointer and is_synchronous(graph.checkpointer):
+            kind = type(graph.checkpointer).__name__
+            raise TypeError(
+                f"the checkpointer {kind} of the graph is synchronous: give an asynchronous one, such as "
+                "AsyncSqliteSaver"
+            )
         saver = None
         if not graph.checkpointer:
             saver = InMemorySaver()
             graph = graph.copy({"checkpointer": saver})
-        super().__init__(Conversations(conversations, _forgetter(saver)))
+        super().__init__(Conversations(conversations, _forgetter(saver)), stream=stream)
         self._kept = saver is not None
         self._graph = graph
         self._input, self._output, self._context = input, output, context
-        self._nodes, self._subgraphs = frozenset(nodes), subgraphs
+        self._nodes, self._subgraphs, self._last = frozenset(nodes), subgraphs, last_nodes(graph)
         self._members = tuple(graph.builder.schemas[graph.builder.input_schema])
 
     def read(self, run: Run) -> Any:
         if self._input is not None:
-            return self._input(run)
-        if _MESSAGES in self._members:
-            return {_MESSAGES: [HumanMessage(content_of(run.parts))]}
+            return self._input(run)  # or an awaitable
+        if MESSAGES in self._members:
+            return {MESSAGES: [HumanMessage(content_of(run.parts))]}
         given: dict[str, Any] = {}
         for part in run.parts:
             if part.HasField("data"):
@@ -114,19 +116,21 @@ class GraphExecutor(ConversationExecutor[None]):
         found = await self._graph.aget_state(self._config(key, run))
         return [call for one in found.interrupts for call in calls_of(one)]
 
-    async def begin(self, key: ConversationKey, run: Run, given: Any) -> AsyncGenerator[Event, None]:
+    async def begin(
+        self, key: ConversationKey, run: Run, answer: Answer, given: Any
+    ) -> AsyncGenerator[Event, None]:
         config = self._config(key, run)
         if self._kept:
             self.conversations.keep(key, None)
-        if isinstance(given, dict) and isinstance(messages := given.get(_MESSAGES), list):
+        if isinstance(given, dict) and isinstance(messages := given.get(MESSAGES), list):
             before = await self._graph.aget_state(config)
-            given = {**given, _MESSAGES: [*denials(before.values.get(_MESSAGES, ())), *messages]}
-        async with aclosing(self._work(run, config, given)) as events:
+            given = {**given, MESSAGES: [*denials(before.values.get(MESSAGES, ())), *messages]}
+        async with aclosing(self._work(run, answer, config, given)) as events:
             async for event in events:
                 yield event
 
     async def go_on(
-        self, key: ConversationKey, run: Run, given: Mapping[str, Any]
+        self, key: ConversationKey, run: Run, answer: Answer, given: Mapping[str, Any]
     ) -> AsyncGenerator[Event, None]:
         config = self._config(key, run)
         if self._kept:
@@ -134,7 +138,7 @@ class GraphExecutor(ConversationExecutor[None]):
         found = await self._graph.aget_state(config)
         # By id: several interrupts at once have several answers.
         resume = {one.id: resumed(one, given) for one in found.interrupts}
-        async with aclosing(self._work(run, config, Command(resume=resume))) as events:
+        async with aclosing(self._work(run, answer, config, Command(resume=resume))) as events:
             async for event in events:
                 yield event
 
@@ -150,73 +154,60 @@ class GraphExecutor(ConversationExecutor[None]):
             }
         }
 
-    async def _work(self, run: Run, config: dict[str, Any], given: Any) -> AsyncGenerator[Event, None]:
+    async def _work(
+        self, run: Run, answer: Answer, config: dict[str, Any], given: Any
+    ) -> AsyncGenerator[Event, None]:
         """The events of the graph until it ends or asks."""
-        answer, spoken = Answer(run), _Spoken(self._nodes)
-        extra = {} if self._context is None else {"context": self._context(run)}
+        spoken = Spoken(answer, self._nodes, self._last)
+        extra = {} if self._context is None else {"context": await awaited(self._context(run))}
         stream = self._graph.astream(given, config, stream_mode=_MODES, subgraphs=self._subgraphs, **extra)
-        structured: Any = None
+        structured = False
         async with aclosing(stream) as items:
             async for item in items:
-                mode, value = item[-2:]
-                if mode == "messages":
-                    message, about = value
-                    for text in spoken.texts(message, about):
-                        yield answer.text(spoken.name(message, about), text)
-                    for part in files_of(message, about, self._nodes):
-                        yield answer.part(part)
-                elif mode == "custom":
+                (graph, mode, value) = item if self._subgraphs else ((), *item)
+                if mode == "custom":
                     for event in _custom(run, answer, value):
                         yield event
-                elif isinstance(value, dict):
-                    for update in value.values():
-                        if isinstance(update, dict) and update.get(_STRUCTURED) is not None:
-                            structured = update[_STRUCTURED]
+                    continue
+                for event in spoken.events(graph, mode, value):
+                    yield event
+                if mode == "updates" and not graph:
+                    structured |= _STRUCTURED in _updated(value)
         end = await self._graph.aget_state(config)
         if end.interrupts:
             yield ask(run, [call for one in end.interrupts for call in calls_of(one)])
             return
-        if structured is not None:
-            yield answer.part(structured)
-        if self._output is not None:
-            yield run.artifact(self._output(end.values), name="result")
-        elif _MESSAGES not in self._graph.channels:
+        output = None if self._output is None else parts_of(await awaited(self._output(end.values)))
+        for event in self._settled(answer, spoken, end.values, output):
+            yield event
+        if structured and end.values.get(_STRUCTURED) is not None:
+            yield answer.part(end.values[_STRUCTURED])
+        yield run.status(hub.TASK_STATE_COMPLETED)
+
+    def _settled(
+        self, answer: Answer, spoken: Spoken, values: Mapping[str, Any], output: Any
+    ) -> Iterator[Event]:
+        """The events that make the answer that of the final state."""
+        if MESSAGES in self._graph.channels:
+            yield from spoken.settle(values)
+            if self._output is not None:
+                yield answer.part(output)
+            return
+        if self._output is None:
             names = self._graph.output_channels
             names = [names] if isinstance(names, str) else names
-            yield answer.part({name: end.values[name] for name in names if name in end.values})
-        yield run.status(hub.TASK_STATE_COMPLETED)
+            output = {name: values[name] for name in names if name in values}
+        yield from answer.settle(output)
 
 
 def _forgetter(saver: Any) -> Callable[[ConversationKey], None] | None:
     return None if saver is None else lambda key: saver.delete_thread(key.digest)
 
 
-class _Spoken:
-    """The messages of a run so far: a node that streams a message often returns it again, with another id."""
-
-    def __init__(self, nodes: frozenset[str]) -> None:
-        self._nodes = nodes
-        self._streamed: dict[str, str] = {}
-
-    def texts(self, message: Any, about: Mapping[str, Any]) -> Iterator[str]:
-        """The new text of a message of a model."""
-        if not isinstance(message, AIMessage) or not _wanted(about, self._nodes):
-            return
-        text, place = str(message.text), str(about.get("langgraph_checkpoint_ns", ""))
-        if isinstance(message, AIMessageChunk):
-            self._streamed[place] = self._streamed.get(place, "") + text
-        elif self._streamed.pop(place, None) == text:
-            return
-        if text:
-            yield text
-
-    def name(self, message: Any, about: Mapping[str, Any]) -> str:
-        """The name of a message: its id, or its step of the graph."""
-        return str(message.id or about.get("langgraph_checkpoint_ns", ""))
-
-
-def _wanted(about: Mapping[str, Any], nodes: frozenset[str]) -> bool:
-    return not nodes or about.get("langgraph_node") in nodes
+def _updated(value: Any) -> frozenset[str]:
+    """The channels that a value of the stream mode `updates` names."""
+    updates = value.values() if isinstance(value, dict) else ()
+    return frozenset(name for one in updates if isinstance(one, dict) for name in one)
 
 
 def content_of(parts: Sequence[hub.Part]) -> str | list[Content]:
@@ -242,19 +233,6 @@ def _block(part: hub.Part) -> Content:
     if part.filename:
         made["extras"] = {"filename": part.filename}
     return made
-
-
-def files_of(message: Any, about: Mapping[str, Any], nodes: frozenset[str]) -> Iterator[hub.Part]:
-    """The files in a message of a model."""
-    if not isinstance(message, AIMessage) or isinstance(message.content, str) or not _wanted(about, nodes):
-        return
-    for block in message.content:
-        if isinstance(block, dict) and block.get("type") in _FILES:
-            media_type = str(block.get("mime_type", ""))
-            if isinstance(encoded := block.get("base64"), str):
-                yield file_part(base64.b64decode(encoded), media_type)
-            elif isinstance(url := block.get("url"), str):
-                yield url_part(url, media_type)
 
 
 def _custom(run: Run, answer: Answer, value: Any) -> Iterator[Event]:

@@ -4,8 +4,9 @@ Rules:
 1. The history of a conversation is that of its completed turns, and of a turn that asks. A turn that fails or
    is cancelled leaves none. The agent that spoke last, after a handoff, gets the next turn.
 2. A new turn gives results to the tool calls that an earlier turn left open: models reject a history with
-   open calls.
-3. The SDK compares an approved call with the call that the model made. Therefore an approval with other
+   open calls. A call that the caller has answered keeps its result, also if its turn fails.
+3. The answer is the final output of the run. Text is held back while guardrails may stop it.
+4. The SDK compares an approved call with the call that the model made. Therefore an approval with other
    arguments is refused.
 """
 
@@ -20,15 +21,13 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapp
 from contextlib import aclosing
 from contextvars import Context, ContextVar
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 from agents import (
     AgentOutputSchemaBase,
     AgentUpdatedStreamEvent,
     InputGuardrailTripwireTriggered,
-    ItemHelpers,
-    MessageOutputItem,
     OutputGuardrailTripwireTriggered,
     RawResponsesStreamEvent,
     RunConfig,
@@ -41,8 +40,8 @@ from a2a_bridge.hosting.executor import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.content import Answer, data_text, file_part, media_type_of, url_part
 from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversations
-from a2a_bridge_adapters.executor import ConversationExecutor
-from a2a_bridge_adapters.questions import ABANDONED, Approval, OpenCall, ask
+from a2a_bridge_adapters.executor import ConversationExecutor, awaited
+from a2a_bridge_adapters.questions import ABANDONED, Approval, OpenCall, ask, interrupted
 
 Item = dict[str, Any]
 
@@ -73,10 +72,11 @@ class _History:
 class OpenAIAgentExecutor(ConversationExecutor[_History]):
     """Runs an Agent of the OpenAI Agents SDK.
 
-    context: makes the context of the tools from a run. questions: the names of tools that ask the caller.
-    They have `needs_approval=True`; the answer of the caller is their result, and their functions are not
-    called. run_config, max_turns: those of Runner; None for its own. conversations: the histories that are
-    kept. Raises TypeError for an object that is no Agent.
+    context: makes the context of the tools from a run; it may be a coroutine function. questions: the names
+    of tools that ask the caller. They have `needs_approval=True`; the answer of the caller is their result,
+    and their functions are not called. run_config, max_turns: those of Runner; None for its own. stream: see
+    ConversationExecutor. conversations: the histories that are kept. Raises TypeError for an object that is
+    no Agent.
     """
 
     def __init__(
@@ -87,11 +87,12 @@ class OpenAIAgentExecutor(ConversationExecutor[_History]):
         questions: Collection[str] = (),
         run_config: RunConfig | None = None,
         max_turns: int | None = None,
+        stream: bool | None = None,
         conversations: int = MOST,
     ) -> None:
         if not hasattr(agent, "handoffs") or not hasattr(agent, "output_type"):
             raise TypeError(f"a {type(agent).__name__} is no Agent of the OpenAI Agents SDK")
-        super().__init__(Conversations(conversations))
+        super().__init__(Conversations(conversations), stream=stream)
         self._agent, self._context = agent, context
         self._questions = frozenset({questions} if isinstance(questions, str) else questions)
         self._options: dict[str, Any] = {"run_config": run_config}
@@ -109,19 +110,21 @@ class OpenAIAgentExecutor(ConversationExecutor[_History]):
         history = self._history(key)
         return history.open_calls if history.task_id == run.task_id else ()
 
-    async def begin(self, key: ConversationKey, run: Run, given: Any) -> AsyncGenerator[Event, None]:
+    async def begin(
+        self, key: ConversationKey, run: Run, answer: Answer, given: Any
+    ) -> AsyncGenerator[Event, None]:
         history = self._history(key)
         if history.state is not None:
             # Kept at once: the calls stay denied if this turn fails.
             history = _History(history.agent, [*history.items, *denials(history.items)])
             self.conversations.keep(key, history)
         items = [*history.items, {"role": "user", "content": given}]
-        async with aclosing(self._work(key, run, history.agent, items)) as events:
+        async with aclosing(self._work(key, run, answer, history.agent, items)) as events:
             async for event in events:
                 yield event
 
     async def go_on(
-        self, key: ConversationKey, run: Run, given: Mapping[str, Any]
+        self, key: ConversationKey, run: Run, answer: Answer, given: Mapping[str, Any]
     ) -> AsyncGenerator[Event, None]:
         history = self._history(key)
         state: RunState[Any, Any] = history.state
@@ -134,34 +137,45 @@ class OpenAIAgentExecutor(ConversationExecutor[_History]):
                     state.reject(item, rejection_message=reason or None)
                 case _:
                     state.reject(item, rejection_message=_text(value))
-        # A turn that fails from here on may have run the tools: the answer counts once.
-        denied = [*history.items, *denials(history.items)]
-        self.conversations.keep(key, _History(history.agent, denied))
-        async with aclosing(self._work(key, run, history.agent, state)) as events:
-            async for event in events:
-                yield event
+        known = {call_id: _text(interrupted(value)) for call_id, value in given.items()}
+        came: list[Any] = []
+        try:
+            async with aclosing(self._work(key, run, answer, history.agent, state, came)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            if self._history(key) is history:
+                # It failed, and may have run the tools: the answer counts once, and so do their results.
+                known |= {one["call_id"]: one for one in came if one.get("call_id") in known}
+                items = [*history.items, *denials(history.items, known)]
+                self.conversations.keep(key, _History(history.agent, items))
 
     def _history(self, key: ConversationKey) -> _History:
         return self.conversations.get(key) or _History(self._agent)
 
     async def _work(
-        self, key: ConversationKey, run: Run, agent: Any, given: Any
+        self, key: ConversationKey, run: Run, answer: Answer, agent: Any, given: Any, came: Any = None
     ) -> AsyncGenerator[Event, None]:
-        """The events of one run of the agent, until it ends or asks."""
-        context = None if self._context is None else self._context(run)
+        """The events of one run of the agent, until it ends or asks. came: gets the results of tools."""
+        context = None if self._context is None else await awaited(self._context(run))
         mark = object()
         token = _MARK.set(mark)
         result = Runner.run_streamed(agent, given, context=context, **self._options)
         _MARK.reset(token)
-        answer, spoken, ended = Answer(run), _Spoken(agent), False
+        spoken, guards, ended = _Spoken(agent), _Guards(agent, self._options["run_config"]), False
         try:
             async for event in result.stream_events():
-                for text in spoken.texts(event):
-                    yield answer.text(spoken.name, text)
+                if text := spoken.text(event):
+                    for chunk in answer.text(
+                        spoken.name(event), text, guarded=guards.pending(spoken.agent, result)
+                    ):
+                        yield chunk
                 for part in _files_of(event):
                     yield answer.part(part)
             ended = True
         except (InputGuardrailTripwireTriggered, OutputGuardrailTripwireTriggered):
+            for event in answer.settle():
+                yield event
             yield run.status(hub.TASK_STATE_REJECTED, REJECTED)
             return
         finally:
@@ -172,6 +186,10 @@ class OpenAIAgentExecutor(ConversationExecutor[_History]):
                 await asyncio.wait([result.run_loop_task])
             if not ended:
                 await _cancelled_tools(mark)
+            if came is not None:
+                came += [
+                    one.to_input_item() for one in result.new_items if isinstance(one, ToolCallOutputItem)
+                ]
         items, agent = result.to_input_list(), result.last_agent
         if result.interruptions:
             calls = tuple(self._calls_of(result.interruptions))
@@ -180,11 +198,8 @@ class OpenAIAgentExecutor(ConversationExecutor[_History]):
             return
         self.conversations.keep(key, _History(agent, items))
         output = result.final_output
-        if not isinstance(output, str):
-            if output is not None:
-                yield answer.part(output)
-        elif not _is_spoken(result.new_items):
-            yield answer.text("output", output)
+        for event in answer.settle(*([] if output is None else [output])):
+            yield event
         yield run.status(hub.TASK_STATE_COMPLETED)
 
     def _calls_of(self, interruptions: Sequence[Any]) -> Iterator[OpenCall]:
@@ -216,50 +231,46 @@ def _context_of(task: asyncio.Task[Any]) -> Context:
 
 
 class _Spoken:
-    """The text of the models of a run, as it comes.
+    """The text of the models of a run, as it streams.
 
-    A model that does not stream is told by its messages. Text is not told while the agent that speaks has a
-    structured output: its text is the JSON of that.
+    agent: the one that speaks. Text is not told while it has a structured output: it is the JSON of that.
     """
 
     def __init__(self, agent: Any) -> None:
-        self._streams = _is_text(agent)
-        self._messages = 0
-        #: streamed text whose message has not come yet
-        self._heard = ""
+        self.agent = agent
+        self._responses = 0
 
-    @property
-    def name(self) -> str:
-        """The name of the message that is spoken."""
-        return str(self._messages)
+    def name(self, event: Any) -> str:
+        """The name of the message of an event with text."""
+        return f"{self._responses} {event.data.output_index}"
 
-    def texts(self, event: Any) -> Iterator[str]:
+    def text(self, event: Any) -> str:
         """The new text of an event."""
         if isinstance(event, AgentUpdatedStreamEvent):
-            self._streams = _is_text(event.new_agent)
-        if not self._streams:
-            return
-        if isinstance(event, RawResponsesStreamEvent):
-            if event.data.type == "response.output_text.delta" and event.data.delta:
-                self._heard += event.data.delta
-                yield event.data.delta
-            return
-        item = getattr(event, "item", None)
-        if not isinstance(item, MessageOutputItem):
-            return
-        whole = ItemHelpers.text_message_output(item)
-        if self._heard.startswith(whole):
-            self._heard = self._heard.removeprefix(whole)
-        else:
-            yield whole
-        self._messages += 1
+            self.agent = event.new_agent
+        if not isinstance(event, RawResponsesStreamEvent):
+            return ""
+        self._responses += event.data.type == "response.completed"
+        if event.data.type != "response.output_text.delta" or not _is_text(self.agent):
+            return ""
+        return str(event.data.delta)
 
 
-def _is_spoken(items: Sequence[Any]) -> bool:
-    """True if a run ended with a message of the model, and not with the result of a tool."""
-    kinds = (MessageOutputItem, ToolCallOutputItem)
-    last = next((one for one in reversed(items) if isinstance(one, kinds)), None)
-    return isinstance(last, MessageOutputItem)
+class _Guards:
+    """The guardrails of a run."""
+
+    def __init__(self, agent: Any, run_config: Any) -> None:
+        self._config = run_config
+        self._inputs = len(self._of(agent, "input_guardrails"))
+
+    def pending(self, agent: Any, result: Any) -> bool:
+        """True if a guardrail may still stop the text: those of the input run beside the model."""
+        return bool(
+            self._of(agent, "output_guardrails") or len(result.input_guardrail_results) < self._inputs
+        )
+
+    def _of(self, agent: Any, kind: str) -> list[Any]:
+        return [*getattr(agent, kind, ()), *(getattr(self._config, kind, None) or ())]
 
 
 def _is_text(agent: Any) -> bool:
@@ -320,37 +331,35 @@ def file_of(output: Any) -> hub.Part | None:
     if not isinstance(place, str) or not place:
         return None  # it is a file id of the provider
     made = url_part(place, filename=str(output.get("filename") or ""))
-    if place.startswith("data:"):
-        head, _, content = place.removeprefix("data:").partition(",")
-        media_type, _, encoding = head.partition(";")
-        made.media_type = media_type
-        is_base64 = encoding.rpartition(";")[2] == "base64"
-        made.raw = base64.b64decode(content) if is_base64 else unquote_to_bytes(content)
-    elif place == output.get("file_data"):
+    if made.url and made.url == output.get("file_data"):
         made.raw = base64.b64decode(place)
     made.media_type = media_type_of(made)
     return made
 
 
-def denials(items: Sequence[Any]) -> list[Item]:
-    """Results for the calls of a history that have none."""
+def denials(items: Sequence[Any], known: Mapping[str, Any] = MappingProxyType({})) -> list[Item]:
+    """Results for the calls of a history that have none. known: texts and results by the ids of calls."""
     done = {one.get("call_id") or one.get("approval_request_id") for one in items if _is_result(one)}
     made: list[Item] = []
     for one in items:
         call_id = one.get("call_id") or one.get("id")
         if call_id in done:
             continue
+        told = known.get(call_id, ABANDONED)
+        if isinstance(told, dict):
+            made.append(told)
+            continue
         match one.get("type"):
             case "function_call" | "custom_tool_call" as kind:
-                made.append({"type": f"{kind}_output", "call_id": call_id, "output": ABANDONED})
+                made.append({"type": f"{kind}_output", "call_id": call_id, "output": told})
             case "apply_patch_call":
-                failed = {"status": "failed", "output": ABANDONED}
+                failed = {"status": "failed", "output": told}
                 made.append({"type": "apply_patch_call_output", "call_id": call_id, **failed})
             case "shell_call":
-                ended = {"stdout": "", "stderr": ABANDONED, "outcome": {"type": "exit", "exit_code": 1}}
+                ended = {"stdout": "", "stderr": told, "outcome": {"type": "exit", "exit_code": 1}}
                 made.append({"type": "shell_call_output", "call_id": call_id, "output": [ended]})
             case "mcp_approval_request":
-                verdict = {"approval_request_id": call_id, "approve": False, "reason": ABANDONED}
+                verdict = {"approval_request_id": call_id, "approve": False, "reason": told}
                 made.append({"type": "mcp_approval_response", **verdict})
     return made
 

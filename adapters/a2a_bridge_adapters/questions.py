@@ -31,6 +31,10 @@ _NO = frozenset({"", "no", "n", "deny", "denied", "reject", "rejected", "cancel"
 
 #: the reason for calls that were open when their conversation went on without an answer
 ABANDONED = "The user did not answer and went on."
+#: the result of an approved call whose turn ended before its result was known
+MAY_HAVE_RUN = "The user approved the call. It may have run: its result is not known."
+#: the result of a call that the user denied without a reason
+DENIED = "The user denied the call."
 NOT_OPEN = "The question of this task is no longer open: its conversation went on, or was forgotten."
 
 
@@ -85,6 +89,16 @@ class Approval:
     approved: bool
     reason: str = ""
     arguments: Mapping[str, Any] | None = None
+
+
+def interrupted(value: Any) -> Any:
+    """The result of a call that the caller has answered, for a turn that ends before the framework gives one.
+
+    value: an Approval, or the result itself.
+    """
+    if not isinstance(value, Approval):
+        return value
+    return MAY_HAVE_RUN if value.approved else value.reason or DENIED
 
 
 def ask(run: Run, calls: Sequence[OpenCall], problem: str = "") -> hub.TaskStatusUpdateEvent:

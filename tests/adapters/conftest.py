@@ -16,6 +16,8 @@ NAMES = (
     "langgraph",
     "pydantic_ai",
     "a2a_bridge_adapters.langgraph",
+    "a2a_bridge_adapters.langgraph_messages",
+    "a2a_bridge_adapters.langgraph_nodes",
     "a2a_bridge_adapters.google_adk",
     "a2a_bridge_adapters.openai_agents",
     "a2a_bridge_adapters.pydantic_ai",

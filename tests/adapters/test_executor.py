@@ -6,6 +6,7 @@ from typing import Any
 
 from a2a_bridge import Agent, Run, connect
 from a2a_bridge.ext import AgentEvent
+from a2a_bridge_adapters.content import Answer
 from a2a_bridge_adapters.conversations import ConversationKey, Conversations
 from a2a_bridge_adapters.executor import ConversationExecutor
 from a2a_bridge_adapters.questions import OpenCall, ask
@@ -27,7 +28,9 @@ class Deleting(ConversationExecutor[list[OpenCall]]):
     async def open_calls(self, key: ConversationKey, run: Run) -> Sequence[OpenCall]:
         return self.conversations.get(key) or []
 
-    async def begin(self, key: ConversationKey, run: Run, given: Any) -> AsyncGenerator[AgentEvent, None]:
+    async def begin(
+        self, key: ConversationKey, run: Run, answer: Answer, given: Any
+    ) -> AsyncGenerator[AgentEvent, None]:
         self.turns.put_nowait(given)
         if given == "start":
             await self.may_ask.wait()
@@ -38,7 +41,7 @@ class Deleting(ConversationExecutor[list[OpenCall]]):
         yield run.status("completed", f"heard {given}")
 
     async def go_on(
-        self, key: ConversationKey, run: Run, given: Mapping[str, Any]
+        self, key: ConversationKey, run: Run, answer: Answer, given: Mapping[str, Any]
     ) -> AsyncGenerator[AgentEvent, None]:
         self.turns.put_nowait(given)
         yield run.status("completed", "deleted")

@@ -149,29 +149,6 @@ async def test_options_of_a_graph() -> None:
         assert (await peer.send("hi")).text == ""
 
 
-async def test_a_message_that_a_node_returns_again_is_told_once() -> None:
-    from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
-
-    async def astream(given: Any, config: Any, **named: Any) -> Any:
-        about = {"langgraph_node": "model", "langgraph_checkpoint_ns": "model:1"}
-        for word in ("a", "b"):
-            yield ("messages", (AIMessageChunk(word, id="1"), about))
-        yield ("messages", (AIMessage("ab", id="2"), about))
-        yield ("messages", (AIMessage("c", id="3"), about))
-        yield ("messages", (HumanMessage("d", id="4"), about))
-        yield ("custom", object())
-        yield ("updates", {"model": {"structured_response": {"city": "Oslo"}}})
-
-    from langgraph.checkpoint.memory import InMemorySaver
-
-    made = graph(checkpointer=InMemorySaver(), astream=astream)
-    async with connect(Agent.of(made)) as peer:
-        task = (await peer.send("hi")).task
-    assert task is not None
-    assert ["".join(part.text for part in one.parts) for one in task.artifacts] == ["ab", "c", ""]
-    assert task.artifacts[2].parts[0].data.struct_value.fields["city"].string_value == "Oslo"
-
-
 @pytest.mark.process
 def test_recognition_imports_no_framework() -> None:
     program = (

@@ -79,8 +79,8 @@ async def test_a_model_that_does_not_stream_is_told_by_its_message() -> None:
     assert await told(thing, "chunks") == ["one two three"]
 
 
-async def test_a_tool_that_ends_the_run_is_told_after_the_text_of_the_model() -> None:
-    assert await told(scripted(), "think and stop") == ["stopped", "stopped"]
+async def test_the_result_of_a_tool_that_ends_the_run_is_the_answer() -> None:
+    assert await told(scripted(), "think and stop") == ["stopped"]
 
 
 async def test_the_agent_that_a_turn_was_handed_to_gets_the_next_one() -> None:

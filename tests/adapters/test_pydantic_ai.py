@@ -43,10 +43,10 @@ async def test_dependencies_are_made_of_the_run() -> None:
 @each(
     ("text", "output", "found"),
     [
-        ("a", {"city": "Oslo"}, ["heard a", {"city": "Oslo"}]),
-        ("a", "HEARD A", ["heard a", "HEARD A"]),
+        ("a", {"city": "Oslo"}, [{"city": "Oslo"}]),
+        ("a", "HEARD A", ["HEARD A"]),
         ("a", "heard a", ["heard a"]),
-        ("a", None, ["heard a"]),
+        ("a", None, [""]),
     ],
 )
 async def test_structured_output_is_data_and_text_is_told_once(

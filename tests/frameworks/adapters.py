@@ -1,6 +1,10 @@
-"""Runs the adapter of a framework in its newest release, on sockets, with the contract of `a2a_bridge.testing`."""
+"""Runs the adapter of a framework in its newest release, on sockets, with the contract of `a2a_bridge.testing`,
+and compares its answers with those of plain calls in the newest and in the oldest release.
+"""
 
 import asyncio
+import json
+import re
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,10 +13,12 @@ from inspect import signature
 from pathlib import Path
 from traceback import extract_tb
 
+from packaging.version import Version
+
 from a2a_bridge import connect
 from a2a_bridge.ext import DialOptions
 from a2a_bridge.testing.adapter_contract import AdapterContract, Caller
-from tests.architecture.repository import ROOT
+from tests.architecture.repository import ROOT, pyproject
 from tests.docs.pages import DOCS, blocks
 from tests.frameworks.environments import environment, output_of, version_of
 from tests.frameworks.programs import ADAPTED, EXECUTORS, HERE, Adapted
@@ -20,6 +26,8 @@ from tests.frameworks.tables import write, written
 from tests.patience import PATIENCE
 
 PAGE = DOCS / "how-to/serve-frameworks.md"
+#: the command of the page of a framework
+SERVED = re.compile(r"a2a-bridge serve (\S+\.py):\w+")
 #: the tests of the contract by the rows of the table
 CHECKS = {
     name.removeprefix("test_").replace("_", " "): test
@@ -52,7 +60,30 @@ async def check(adapted: Adapted) -> Result:
     python = environment(f"adapter-{adapted.name}", packages, newest=True)
     faults = await _checks(python, adapted)
     faults |= await _programs(python, adapted)
-    return Result(await version_of(python, adapted.package), faults)
+    version = await version_of(python, adapted.package)
+    if adapted.answers:
+        faults |= await _answers(python, adapted, version)
+        oldest = oldest_of(adapted)
+        if Version(oldest) < Version(version):
+            pinned = (*packages, f"{adapted.package}=={oldest}")
+            faults |= await _answers(environment(f"oldest-{adapted.name}", pinned), adapted, oldest)
+    return Result(version, faults)
+
+
+def oldest_of(adapted: Adapted) -> str:
+    """The oldest release of a framework that its extra allows."""
+    extra = pyproject("adapters")["project"]["optional-dependencies"][adapted.name]
+    [version] = [one.partition(">=")[2] for one in extra if one.startswith(f"{adapted.package}>=")]
+    return str(version)
+
+
+async def _answers(python: Path, adapted: Adapted, version: str) -> dict[str, str]:
+    """The shapes of agents whose tasks have another answer than the plain call of the framework."""
+    program = HERE / "answers" / adapted.answers
+    told = json.loads(await output_of(python, str(program), patience=5 * PATIENCE))
+    title = f"answers with {version}"
+    faults = {f"{title}: {name}": str(fault) for name, fault in told["faults"].items()}
+    return {f"{title}, {told['shapes']} shapes": "", **faults}
 
 
 async def _checks(python: Path, adapted: Adapted) -> dict[str, str]:
@@ -63,9 +94,9 @@ async def _checks(python: Path, adapted: Adapted) -> dict[str, str]:
                 python, "-m", "a2a_bridge", "keys", "create", "--file", f"{folder}/keys.json", "--id", name
             )
             keys.append(made.split()[-1])
-        found = {}
+        found, target = {}, str(HERE / "adapted" / adapted.target)
         async with (
-            _serving(python, folder, str(HERE / "adapted" / adapted.target)) as url,
+            _serving(python, folder, target, "--api-keys", f"{folder}/keys.json") as url,
             connect(url, options=DialOptions(parameters={"x-api-key": keys[0]})) as ann,
             connect(url, options=DialOptions(parameters={"x-api-key": keys[1]})) as bob,
         ):
@@ -85,24 +116,31 @@ async def _fault(adapted: Adapted, name: str, ann: Caller, bob: Caller) -> str:
 
 
 async def _programs(python: Path, adapted: Adapted) -> dict[str, str]:
-    """The fault of the programs of the page."""
-    page, found = DOCS / f"how-to/serve-{adapted.name}.md", {}
-    for block in blocks(page, "python") if page.exists() else ():
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "program.py"
-            path.write_text(block.body, "utf-8")
-            try:
-                await output_of(python, str(path))
-            except RuntimeError as error:
-                found[f"{page.name}:{block.line}"] = str(error)
-    return found
+    """The fault of the program of the page, as a program and served by the command of the page."""
+    page = DOCS / f"how-to/serve-{adapted.name}.md"
+    if not page.exists():
+        return {}
+    (block,) = blocks(page, "python")
+    with tempfile.TemporaryDirectory() as folder:
+        target = SERVED.search(page.read_text("utf-8"))
+        assert target is not None, page
+        path = Path(folder) / target[1]
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(block.body, "utf-8")
+        try:
+            said = (await output_of(python, str(path))).strip()
+            async with _serving(python, folder, target[0].split()[-1]) as url, connect(url) as peer:
+                told = (await peer.send("the weather in Oslo?")).text
+        except RuntimeError as error:
+            return {page.name: str(error)}
+    return {page.name: "" if said == told else f"it prints {said!r}, and the task has {told!r}"}
 
 
 @asynccontextmanager
-async def _serving(python: Path, folder: str, target: str) -> AsyncIterator[str]:
-    """The URL of an agent that is served by the command, for callers with keys."""
+async def _serving(python: Path, folder: str, target: str, *flags: str) -> AsyncIterator[str]:
+    """The URL of an agent that is served by the command."""
     places = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
-    arguments = ("-m", "a2a_bridge", "serve", target, *places, "--api-keys", f"{folder}/keys.json")
+    arguments = ("-m", "a2a_bridge", "serve", target, *places, *flags)
     process = await asyncio.create_subprocess_exec(
         str(python), *arguments, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )

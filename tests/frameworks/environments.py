@@ -28,12 +28,12 @@ def environment(name: str, packages: Sequence[str], *, newest: bool = False) -> 
     return python
 
 
-async def output_of(python: Path, *arguments: str) -> str:
+async def output_of(python: Path, *arguments: str, patience: float = PATIENCE) -> str:
     """The stdout of a program. Raises RuntimeError with the end of its stderr if it fails."""
     process = await asyncio.create_subprocess_exec(
         str(python), *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
-    out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
+    out, err = await asyncio.wait_for(process.communicate(), patience)
     if process.returncode:
         raise RuntimeError(err.decode()[-2000:])
     return out.decode()

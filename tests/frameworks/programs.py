@@ -88,6 +88,8 @@ class Adapted:
     package: str
     #: its agent below adapted/, as `serve` takes it
     target: str
+    #: its program below answers/, which compares answers with those of plain calls
+    answers: str = ""
     #: further packages of the program
     packages: tuple[str, ...] = ()
     #: checks that the framework cannot pass, and that the adapter refuses in words
@@ -97,14 +99,28 @@ class Adapted:
 
 
 ADAPTED = (
-    Adapted("langgraph", "LangGraph", "langgraph", "langgraph_graph.py:graph", ("langchain",)),
-    Adapted("pydantic-ai", "Pydantic AI", "pydantic-ai-slim", "pydantic_ai_agent.py:agent"),
-    Adapted("google-adk", "Google ADK", "google-adk", "google_adk.py:root_agent"),
+    Adapted(
+        "langgraph",
+        "LangGraph",
+        "langgraph",
+        "langgraph_graph.py:graph",
+        "langgraph_graphs.py",
+        ("langchain",),
+    ),
+    Adapted(
+        "pydantic-ai",
+        "Pydantic AI",
+        "pydantic-ai-slim",
+        "pydantic_ai_agent.py:agent",
+        "pydantic_ai_agents.py",
+    ),
+    Adapted("google-adk", "Google ADK", "google-adk", "google_adk.py:root_agent", "google_adk_agents.py"),
     Adapted(
         "openai-agents",
         "OpenAI Agents SDK",
         "openai-agents",
         "openai_agents.py:served",
+        "openai_agents_runs.py",
         refuses=("an approval with other arguments",),
     ),
 )
@@ -126,7 +142,7 @@ EXECUTORS = (
         "Strands",
         "strands-agents",
         "strands_executor.py:served",
-        ("strands-agents[a2a]",),
+        packages=("strands-agents[a2a]",),
         lacks=(*_QUESTIONS, "a file of the agent", "two callers with one context id"),
     ),
     Adapted(
@@ -134,7 +150,7 @@ EXECUTORS = (
         "Agent Framework",
         "agent-framework-core",
         "agent_framework_executor.py:served",
-        ("agent-framework-core", "agent-framework-a2a"),
+        packages=("agent-framework-core", "agent-framework-a2a"),
         lacks=(
             *_QUESTIONS,
             "a conversation goes on",

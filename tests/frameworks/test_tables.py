@@ -3,8 +3,8 @@
 import re
 
 from tests.architecture.repository import pyproject
-from tests.docs.pages import DOCS
-from tests.frameworks.adapters import CHECKS, PAGE
+from tests.docs.pages import DOCS, blocks
+from tests.frameworks.adapters import CHECKS, PAGE, SERVED
 from tests.frameworks.fronts import COLUMNS, page
 from tests.frameworks.programs import ADAPTED, EXECUTORS, FRONTS
 from tests.frameworks.tables import BEGIN, written
@@ -24,7 +24,12 @@ def test_each_adapter_has_an_extra_an_entry_point_and_a_short_page() -> None:
     for one in ADAPTED:
         assert one.name in project["optional-dependencies"]
         assert one.name in project["entry-points"]["a2a_bridge.adapters"]
-        assert len((DOCS / f"how-to/serve-{one.name}.md").read_text("utf-8").splitlines()) <= 60
+        page = DOCS / f"how-to/serve-{one.name}.md"
+        assert len(page.read_text("utf-8").splitlines()) <= 60
+        # The command of the page imports the program of the page.
+        (block,) = blocks(page, "python")
+        assert SERVED.search(page.read_text("utf-8"))
+        assert block.body.rstrip().endswith('if __name__ == "__main__":\n    asyncio.run(main())')
 
 
 def test_the_tables_of_the_fronts() -> None:

@@ -32,7 +32,8 @@ class AgentOutputSchemaBase:
         return False
 
 
-class RunConfig: ...
+class RunConfig:
+    output_guardrails: tuple[Any, ...] = ()
 
 
 @dataclass
@@ -63,6 +64,10 @@ class ToolCallItem:
 @dataclass
 class ToolCallOutputItem:
     output: Any
+    raw_item: Any = None
+
+    def to_input_item(self) -> Item:
+        return dict(self.raw_item)
 
 
 @dataclass
@@ -82,12 +87,6 @@ class ToolApprovalItem:
         return str(self.call["arguments"])
 
 
-class ItemHelpers:
-    @staticmethod
-    def text_message_output(item: MessageOutputItem) -> str:
-        return item.text
-
-
 class ToolOutputFileContent:
     def model_dump(self) -> Item:
         return {"type": "file", "file_data": "YSxiCg==", "file_url": None, "filename": "table.csv"}
@@ -100,6 +99,9 @@ class Agent:
         self.name, self.output_type, self.outputs = name, output_type, outputs or {}
         self.handoff_description: str | None = None
         self.handoffs: list[Agent] = []
+        #: names of guardrails: an output guardrail trips at each text, unless its name is "passes"
+        self.output_guardrails: list[str] = []
+        self.input_guardrails: list[str] = []
         self.streams = True
         self.contexts: list[Any] = []
 
@@ -130,6 +132,7 @@ class RunResultStreaming:
     final_output: Any = None
     new_items: list[Any] = field(default_factory=list)
     interruptions: list[ToolApprovalItem] = field(default_factory=list)
+    input_guardrail_results: list[str] = field(default_factory=list)
     events: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     run_loop_task: asyncio.Task[None] | None = None
 
@@ -172,8 +175,9 @@ class RunResultStreaming:
                 if isinstance(said, str):
                     text += said
                     if self.last_agent.streams:
-                        delta = SimpleNamespace(type="response.output_text.delta", delta=said)
+                        delta = SimpleNamespace(type="response.output_text.delta", delta=said, output_index=0)
                         self.events.put_nowait(RawResponsesStreamEvent(delta))
+                        self.input_guardrail_results = list(self.last_agent.input_guardrails)
                 else:
                     open_calls.append(said)
             self.events.put_nowait(RawResponsesStreamEvent(SimpleNamespace(type="response.completed")))
@@ -182,6 +186,8 @@ class RunResultStreaming:
                 self.add(MessageOutputItem(text))
             self.items += open_calls
             if not open_calls:
+                if set(self.last_agent.output_guardrails) - {"passes"}:
+                    raise OutputGuardrailTripwireTriggered(text)
                 self.final_output = self.last_agent.outputs.get(text, text)
                 return
             name = open_calls[0]["name"]
@@ -195,8 +201,7 @@ class RunResultStreaming:
                 self._result(open_calls[0], "drawn")
             elif name in ("report", "stop"):
                 made: Any = [ToolOutputFileContent()] if name == "report" else "stopped"
-                self.add(ToolCallOutputItem(made))
-                self._result(open_calls[0], "written")
+                self.add(ToolCallOutputItem(made, self._result(open_calls[0], "written")))
                 if name == "stop":
                     self.final_output = made
                     return
@@ -204,9 +209,10 @@ class RunResultStreaming:
                 self.interruptions = [ToolApprovalItem(one) for one in open_calls]
                 return
 
-    def _result(self, call: Item, output: str) -> None:
+    def _result(self, call: Item, output: str) -> Item:
         made = {"type": "function_call_output", "call_id": call["call_id"], "output": output}
         self.items.append(made)
+        return made
 
 
 class Runner:
@@ -219,8 +225,8 @@ class Runner:
         if isinstance(given, RunState):
             made.items = list(given.items)
             for call in given.calls:
-                made._result(call, given.results[call["call_id"]])
-                made.new_items.append(ToolCallOutputItem(given.results[call["call_id"]]))
+                output = given.results[call["call_id"]]
+                made.new_items.append(ToolCallOutputItem(output, made._result(call, output)))
         else:
             made.items = list(given)
         made.run_loop_task = asyncio.create_task(made.loop())

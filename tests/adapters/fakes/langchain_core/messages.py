@@ -16,6 +16,10 @@ class BaseMessage:
             return self.content
         return "".join(block["text"] for block in self.content if block["type"] == "text")
 
+    @property
+    def content_blocks(self) -> list[Any]:
+        return [] if isinstance(self.content, str) else self.content
+
 
 @dataclass
 class HumanMessage(BaseMessage):
@@ -39,6 +43,22 @@ class ToolMessage(BaseMessage):
     name: str = ""
     status: str = "success"
     type = "tool"
+
+
+def convert_to_messages(given: list[Any]) -> list[BaseMessage]:
+    """Messages in other forms: dictionaries and pairs."""
+    kinds: dict[str, Any] = {"ai": AIMessage, "human": HumanMessage}
+    made = []
+    for one in given:
+        if isinstance(one, dict):
+            made.append(kinds[one["role"]](one["content"]))
+        elif isinstance(one, tuple):
+            made.append(kinds[one[0]](one[1]))
+        elif isinstance(one, BaseMessage):
+            made.append(one)
+        else:
+            raise NotImplementedError(type(one))
+    return made
 
 
 def new_id() -> str:

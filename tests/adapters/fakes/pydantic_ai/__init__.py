@@ -34,6 +34,11 @@ class PromptedOutput: ...
 
 
 @dataclass
+class TextOutput:
+    output_function: Any
+
+
+@dataclass
 class BinaryContent:
     data: bytes
     media_type: str
@@ -123,6 +128,7 @@ class Agent:
         self.output_type = output_type
         self.outputs = outputs or {}
         self.deps: list[Any] = []
+        self._output_validators: list[Any] = []
 
     @asynccontextmanager
     async def run_stream_events(
@@ -146,7 +152,10 @@ class Agent:
         open_calls = _open_calls(history)
         if results is not None:
             assert {*results.calls, *results.approvals} == {call.tool_call_id for call in open_calls}
-            history.append(ModelRequest([_result(call, results) for call in open_calls]))
+            made = [_result(call, results) for call in open_calls]
+            history.append(ModelRequest(made))
+            for one in made:
+                yield FunctionToolResultEvent(one)
         elif open_calls:
             raise UserError("a prompt after unprocessed tool calls")
         else:

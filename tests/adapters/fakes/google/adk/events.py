@@ -12,6 +12,7 @@ NUMBERS = itertools.count(1)
 @dataclass
 class EventActions:
     artifact_delta: dict[str, int] = field(default_factory=dict)
+    skip_summarization: bool = False
 
 
 @dataclass
@@ -30,6 +31,11 @@ class Event:
 
     def _parts(self) -> list[types.Part]:
         return self.content.parts if self.content else []
+
+    def is_final_response(self) -> bool:
+        if self.actions.skip_summarization or self.long_running_tool_ids:
+            return True
+        return not (self.partial or self.get_function_calls() or self.get_function_responses())
 
     def get_function_calls(self) -> list[types.FunctionCall]:
         return [part.function_call for part in self._parts() if part.function_call]

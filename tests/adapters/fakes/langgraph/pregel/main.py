@@ -28,6 +28,10 @@ class _Thread:
 class State: ...
 
 
+#: the only node that gives text, and those beside it
+NODES = {"model": SimpleNamespace(ends=()), "tools": SimpleNamespace(ends=())}
+
+
 class Pregel:
     interrupt_before_nodes: tuple[str, ...] = ()
     interrupt_after_nodes: tuple[str, ...] = ()
@@ -36,13 +40,23 @@ class Pregel:
     def __init__(self, checkpointer: Any = None) -> None:
         self.checkpointer = checkpointer
         self.channels = {"messages": None, "__start__": None}
-        self.builder = SimpleNamespace(schemas={State: {"messages": None}}, input_schema=State)
+        self.builder = SimpleNamespace(
+            schemas={State: {"messages": None}},
+            input_schema=State,
+            nodes=NODES,
+            edges={("__start__", "model"), ("tools", "model")},
+            waiting_edges=set(),
+            branches={"model": {"tools": SimpleNamespace(ends={"tools": "tools", "end": "__end__"})}},
+        )
 
     def get_name(self) -> str:
         return "LangGraph"
 
     def copy(self, update: dict[str, Any]) -> Pregel:
         return type(self)(**{"checkpointer": self.checkpointer, **update})
+
+    def get_subgraphs(self, *, recurse: bool) -> tuple[tuple[str, Pregel], ...]:
+        return ()
 
     def _thread(self, config: dict[str, Any]) -> _Thread:
         found = self.checkpointer.threads.setdefault(config["configurable"]["thread_id"], _Thread())
@@ -63,6 +77,7 @@ class Pregel:
         else:
             thread.messages += given["messages"]
         thread.interrupts = []
+        yield ("values", {"messages": list(thread.messages)})
         step = 0
         while True:
             step += 1
@@ -76,6 +91,7 @@ class Pregel:
                 yield ("messages", (chunk, about))
             thread.messages.append(whole)
             yield ("updates", {"model": {"messages": [whole]}})
+            yield ("values", {"messages": list(thread.messages)})
             if not whole.tool_calls:
                 return
             if whole.tool_calls[0]["name"] == "report":
@@ -83,6 +99,7 @@ class Pregel:
                 yield ("custom", hub.Part(raw=b"a,b\n", media_type="text/csv", filename="table.csv"))
                 called = whole.tool_calls[0]["id"]
                 thread.messages.append(ToolMessage("written", tool_call_id=called, name="report"))
+                yield ("values", {"messages": list(thread.messages)})
                 continue
             thread.interrupts = [Interrupt(_value(whole.tool_calls), uuid.uuid4().hex)]
             yield ("updates", {"__interrupt__": tuple(thread.interrupts)})

@@ -1,0 +1,3 @@
+"""The end of a graph."""
+
+END = "__end__"

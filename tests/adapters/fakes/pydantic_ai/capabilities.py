@@ -1,0 +1,4 @@
+"""Hooks."""
+
+
+class Hooks: ...
