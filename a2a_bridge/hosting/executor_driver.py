@@ -144,6 +144,7 @@ class ExecutorDriver:
         match error:
             case asyncio.CancelledError():
                 if self._phase.stopped:
+                    send.direct_answer = None  # it was not certain yet to be the only event
                     return
                 # The engine did not cancel it: the executor cancelled itself.
                 _uncancel()

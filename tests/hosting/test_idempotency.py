@@ -268,6 +268,27 @@ async def test_an_uncancellable_run_beyond_its_limit_does_not_block_a_repeated_m
     await talk.rest()
 
 
+async def test_a_direct_answer_that_came_too_late_is_not_given_to_a_repeated_message() -> None:
+    """The run has said it, and goes on beyond its limit."""
+    gate, clock = Gate(), HandClock()
+    runs: list[str] = []
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        runs.append(run.text)
+        yield run.reply(f"answer {len(runs)}")
+        if len(runs) == 1:
+            await gate.wait()
+
+    talk = Talk(agent_of(execute), run_timeout=60.0, clock=clock)
+    sending = asyncio.create_task(talk.send("x"))
+    await gate.reached()
+    clock.strike()
+    with rejected(Reason.DEADLINE_EXCEEDED):
+        await sending
+    await talk.rest()
+    assert (await talk.send("x")).parts[0].text == "answer 2"
+
+
 async def test_a_caller_during_auth_required_gets_that_state() -> None:
     counting = Counting()
     talk = Talk(agent_of(counting.execute))
