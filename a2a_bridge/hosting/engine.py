@@ -453,6 +453,8 @@ class Engine:
             for error in await asyncio.gather(*waiting, return_exceptions=True):
                 if isinstance(error, Exception):
                     log.error("the end of a task could not be stored: %s", error)
+            for run in runs:
+                run.give_up_flush()
 
     def _require_streaming(self) -> None:
         if not self._agent.card.capabilities.streaming:

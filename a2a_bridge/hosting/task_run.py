@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import Any
 
 from a2a_bridge.core.errors import A2AError, changed_hands_error, closing_error, task_not_found
+from a2a_bridge.core.event_log import Timer
 from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.hosting.agent_content import for_agent, task_for_agent
 from a2a_bridge.hosting.executor import Run
@@ -61,6 +62,8 @@ class TaskRun:
     _unwritten = 0
     #: True while a callback for the durability of all changes is registered
     _flushing = False
+    #: after a write that failed: when it looks again whether everything is written
+    _again: Timer | None = None
     #: the size of the task when `_measured` was its last event
     _size = 0
     _measured = -1
@@ -467,7 +470,12 @@ class TaskRun:
             self._check_idle()
         else:
             log.warning("task %s waits for its store", self.task_id)
-            self._engine.clock.call_later(_AGAIN, lambda: self._flush_done(None))
+            self._again = self._engine.clock.call_later(_AGAIN, lambda: self._flush_done(None))
+
+    def give_up_flush(self) -> None:
+        """The engine has closed, and the store did not work for too long: waits for it no more."""
+        if self._flushing and not self._is_busy():
+            self._on_idle(self)
 
     def detach(self) -> None:
         """Nothing happens any more: releases the lease. A task that is at work or handed over keeps it, so
@@ -475,6 +483,8 @@ class TaskRun:
         """
         release = self._phase.now is not HANDED_OVER and self.live.state not in RUNNING
         self._phase.to(OVER)
+        if self._again is not None:
+            self._again.cancel()
         self.live.part(release=release)
 
     # ------------------------------------------------------------------ loss of the lease
