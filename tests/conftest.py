@@ -12,6 +12,7 @@ from contextlib import ExitStack
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.left_over import LeftOver
 from tests.nats import nats, own_nats
 from tests.peers.processes import peer_agents, peer_clients
 from tests.postgres import database, own_postgres, postgres
@@ -79,6 +80,18 @@ def unused_tcp_port_factory() -> Iterator[Callable[[], int]]:
 @pytest.fixture
 def unused_tcp_port(unused_tcp_port_factory: Callable[[], int]) -> int:
     return unused_tcp_port_factory()
+
+
+_left_over = LeftOver()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """Closed engines, stores, gateways, hosts and clients are empty: see `tests.left_over`."""
+    yield
+    left = _left_over.found()
+    if left:
+        pytest.fail("left over:\n" + "\n".join(left), pytrace=False)
 
 
 @pytest.fixture(autouse=True)
