@@ -8,6 +8,7 @@ from typing import Any
 
 from a2a_bridge.app.runtime import serve_agent
 from a2a_bridge.cards import interface
+from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import data_part, raw_part, text_part
 from a2a_bridge.hosting import Agent, AgentExecutor, Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -25,7 +26,7 @@ FORMS = (("GRPC", "1.0"), ("JSONRPC", "0.3"))
 class Desk(AgentExecutor):
     """`turn`: says how many messages of this context it has seen. `ask QUESTION`, `auth`: waits, and says then what
     it was told. `files`: text, a link, an image, a document, and data. `work`: works until `released`; `chatter`: and says what it does,
-    without a pause. A task that waits can `work` and `fail`, too. `fail`, `reject`, `crash`: ends badly; `break`: after a part of the answer. `direct`: answers with a message. Anything else: `TEXT!`, in two chunks.
+    without a pause. A task that waits can `work` and `fail`, too. `fail`, `reject`, `crash`: ends badly; `break`: after a part of the answer; `refuse`: without a task. `direct`: answers with a message. Anything else: `TEXT!`, in two chunks.
     """
 
     def __init__(self) -> None:
@@ -52,6 +53,8 @@ class Desk(AgentExecutor):
             yield run.status("completed")
             return
         verb, _, rest = run.text.partition(" ")
+        if verb == "refuse":
+            raise A2AError(Reason.INVALID_PARAMS, "not now")
         if verb == "direct":
             yield hub.Message(
                 message_id=f"re-{run.message.message_id}", role=hub.ROLE_AGENT, parts=[text_part(rest)]

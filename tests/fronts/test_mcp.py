@@ -290,6 +290,31 @@ async def test_a_named_conversation_belongs_to_its_caller(desk_at: At) -> None:
     assert sorted(desk.seen.values()) == [1, 2, 3]
 
 
+async def test_the_state_of_a_call_belongs_to_its_caller(desk_at: At) -> None:
+    """Another caller who has got hold of it can neither answer the question nor see the answer."""
+    desk, target = desk_at
+    keys = {"ann": "key of ann", "bob": "key of bob"}
+    for answering in ("ann", "bob"):
+        async with (
+            fronted(target, authenticate=authentication()) as url,
+            create_mcp_http_client({"Authorization": f"Bearer {keys['ann']}"}) as http,
+        ):
+
+            async def answer(_: Any, __: types.ElicitRequestParams) -> types.ElicitResult:
+                http.headers["Authorization"] = f"Bearer {keys[answering]}"  # noqa: B023  it is called in the loop
+                return types.ElicitResult(action="accept", content={"answer": "red"})
+
+            transport = streamable_http_client(f"{url}/mcp", http_client=http)
+            async with Client(transport, mode=ERAS[1], cache=None, elicitation_callback=answer) as mcp:
+                asking = mcp.call_tool(TOOL, {"message": "ask"})
+                if answering == "ann":
+                    assert "you said red" in text_of(await asking)
+                else:
+                    with pytest.raises(MCPError, match=r"[Rr]equest.?[Ss]tate"):
+                        await asking
+    assert sorted(desk.seen.values()) == [1, 2]
+
+
 async def test_a_task_belongs_to_its_caller(desk_at: At, era: str) -> None:
     async with (
         fronted(desk_at[1], authenticate=authentication()) as url,

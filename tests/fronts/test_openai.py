@@ -144,6 +144,20 @@ async def test_chats_that_are_alike_do_not_mix(desk_at: At) -> None:
     assert sorted(desk.seen.values()) == [1, 2, 2]
 
 
+async def test_a_chat_that_fails_leaves_one_that_is_alike_alone(desk_at: At) -> None:
+    desk, target = desk_at
+    async with fronted(target) as url, client(url) as api:
+        for _ in range(2):
+            assert await chat(api, "turn") == "turn 1"
+        so_far = [user("turn"), assistant("turn 1")]
+        with pytest.raises(openai.APIStatusError):
+            await chat(api, [*so_far, user("refuse")])
+        again = [await chat(api, [*so_far, user("turn")]) for _ in range(2)]
+    # The agent counts the message that it refused.
+    assert sorted(again) == ["turn 2", "turn 3"]
+    assert sorted(desk.seen.values()) == [2, 3]
+
+
 async def test_a_chat_with_a_name_or_an_id_does_not_mix_with_one_that_is_alike(desk_at: At) -> None:
     desk, target = desk_at
     async with fronted(target) as url, client(url) as api:

@@ -111,6 +111,23 @@ async def test_so_many_are_remembered_and_none_that_is_over() -> None:
     assert len(tasks) == 0
 
 
+def test_a_name_leads_to_the_task_that_got_it_last() -> None:
+    """Also after the task that had it before was forgotten, and after its own task was."""
+    alice, bob = Scope("", "alice"), Scope("", "bob")
+    tasks = Tasks(most=3)
+    tasks.keep_name(alice, "1", "mine", "first", 10)
+    tasks.keep_name(alice, "2", "mine", "second", 10)
+    tasks.keep_name(bob, "1", "mine", "of bob", 10)
+    tasks.note(alice, "3", "c")  # in place of alice's task 1
+    assert tasks.get(alice, "1") is None
+    assert (tasks.find_named(alice, "mine"), tasks.name_of(alice, "2")) == ("second", "mine")
+    assert tasks.find_named(bob, "mine") == "of bob"
+    for number in range(3):
+        tasks.note(alice, f"more {number}", "c")
+    assert tasks.find_named(alice, "mine") is tasks.find_named(bob, "mine") is None
+    assert not tasks._named
+
+
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 async def test_through_a_gateway(version: str) -> None:
     """From a caller of 0.3, over either version."""

@@ -257,7 +257,9 @@ async def doors_behind(
 
 
 #: what the proxy in front of an agent asks for
-CHALLENGES = ['Bearer realm="agents", scope="call"', 'DPoP algs="ES256"']
+CHALLENGES = ['Bearer realm="agents", scope="call"', 'DPoP algs="ES256"', f'Digest realm="{"x" * 1009}"']
+#: and challenges that no caller gets: one byte too long, or not printable ASCII
+UNSOUND = [f'Digest realm="{"x" * 1010}"', 'Bearer realm="b\xfcro"', 'Bearer realm="a\tb"']
 
 
 class Guarded:
@@ -279,7 +281,7 @@ class Guarded:
             return
         head = [
             (b"content-type", b"text/plain"),
-            *((b"www-authenticate", one.encode()) for one in CHALLENGES),
+            *((b"www-authenticate", one.encode("latin-1")) for one in UNSOUND + CHALLENGES),
         ]
         await send({"type": "http.response.start", "status": self._status, "headers": head})
         await send({"type": "http.response.body", "body": b"no token"})

@@ -231,6 +231,22 @@ async def test_an_agent_that_answers_with_a_task_of_somebody_else(bridge: Bridge
     assert caught.value.reason is Reason.UNSUPPORTED_OPERATION
 
 
+async def test_a_follow_up_that_begins_a_task_makes_it_the_callers() -> None:
+    ann, bob = (CallContext(principal=Principal(name)) for name in ("ann", "bob"))
+    agent = Probe()
+    service = Ownership(agent, Owners(tasks := Tasks()), tasks=tasks)
+    for task_id, members in (("first", {}), ("second", {"task_id": "first"})):
+        task = hub.Task(id=task_id, context_id="c")
+        agent.on_unary = answering(hub.SendMessageResponse(task=task))
+        await service.unary(Call(SEND_MESSAGE, message("more", **members), ann))
+    agent.on_unary = answering(task)
+    asked = hub.GetTaskRequest(id="second")
+    assert (await service.unary(Call(GET_TASK, asked, ann))).id == "second"
+    with pytest.raises(A2AError) as foreign:
+        await service.unary(Call(GET_TASK, asked, bob))
+    assert foreign.value.reason is Reason.TASK_NOT_FOUND
+
+
 async def test_a_notification_about_a_task_of_somebody_else_is_rejected() -> None:
     owners = Owners(Tasks())
     event = hub.StreamResponse(task=hub.Task(id="t", context_id="c"))

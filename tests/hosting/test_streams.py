@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.errors import Reason
+from a2a_bridge.core.errors import Reason, closing_error
 from a2a_bridge.core.messages import timestamp
 from a2a_bridge.hosting import Engine, Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore
+from a2a_bridge.stores.ports import Scope
 from tests.agents import EchoAgent, ScriptedAgent
 from tests.hosting.scene import (
     ALICE,
@@ -539,3 +540,21 @@ async def test_a_token_is_good_for_its_own_query_and_caller_only(talk: Talk) -> 
 async def test_an_unknown_state_is_rejected(talk: Talk) -> None:
     with rejected(Reason.INVALID_PARAMS, "status"):
         await talk.list(status=99)
+
+
+async def test_a_reader_that_begins_after_the_end_of_the_engine_gets_its_error() -> None:
+    gate = Gate()
+    talk = Talk(gated(gate))
+    task = await talk.send(configuration=IMMEDIATELY)
+    await gate.reached()
+    readers = talk.engine._readers
+    readers.end(closing_error())
+    for after, events in ((0, 2), (2, 0)):
+        reading = readers.begin(Scope("", ""), task.id, after).events(None)
+        with rejected(Reason.UNAVAILABLE):
+            async with asyncio.timeout(PATIENCE):
+                for _ in range(events):
+                    await anext(reading)
+                await anext(reading)
+    assert len(readers) == 0
+    await talk.close()

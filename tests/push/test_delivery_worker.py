@@ -160,9 +160,10 @@ async def test_pauses_grow_and_are_random() -> None:
 
 @pytest.mark.parametrize(
     ("retry_after", "seconds"),
-    [("120", 120.0), ("999999", 3600.0), ("0", 0.0), ("-5", 0.0), ("soon", 0.0), ("1" * 30, 0.0), ("Thu, 01 Jan 1970 00:05:00 GMT", 200.0)],
+    [("120", 120.0), ("999999", 3600.0), ("0", 8.0), ("7", 8.0), ("9", 9.0), ("-5", 8.0), ("soon", 8.0), ("1" * 30, 8.0), ("Thu, 01 Jan 1970 00:05:00 GMT", 200.0)],
 )  # fmt: skip
 async def test_retry_after_is_heeded_within_bounds(retry_after: str, seconds: float) -> None:
+    """It is never a shorter pause than the own one, which is 8 s here."""
     seen: list[float] = []
 
     store = memory()
@@ -175,7 +176,8 @@ async def test_retry_after_is_heeded_within_bounds(retry_after: str, seconds: fl
     store.outbox.again = again  # type: ignore[method-assign]
     async with receiving() as receiver:
         receiver.statuses, receiver.headers = [429], {"Retry-After": retry_after}
-        async with delivering(store, options(first=0.0), wall=lambda: 100.0):
+        how = options(first=8.0, longest=8.0)
+        async with delivering(store, how, wall=lambda: 100.0, chance=lambda: 1.0):
             await register(store, receiver.url)
             await author(store)
             await until(lambda: seen)

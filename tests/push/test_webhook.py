@@ -1,5 +1,6 @@
 """Posting a notification: attempts, time limits, and acknowledgements. Over a real socket."""
 
+import asyncio
 import ipaddress
 import logging
 import tracemalloc
@@ -229,6 +230,24 @@ class Names:
 
 def resolver(*meanings: Sequence[str], allow: Sequence[str] = ()) -> WebhookResolver:
     return WebhookResolver(PushOptions(allow=tuple(allow)).policy(), lookup=Names(*meanings))
+
+
+async def test_a_silent_name_server_holds_a_registration_for_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+    timeout = asyncio.timeout
+
+    async def silent(_host: str, _port: int) -> Sequence[str]:
+        return await asyncio.get_running_loop().create_future()
+
+    def at_once(seconds: float) -> asyncio.Timeout:
+        limits.append(seconds)
+        return timeout(0)
+
+    monkeypatch.setattr("asyncio.timeout", at_once)
+    config = hub.TaskPushNotificationConfig(url="https://agents.example/hook")
+    # The name may be known later, see rule 2.
+    assert await WebhookResolver(lookup=silent).check(config) is None
+    assert limits == [3.0]
 
 
 async def rejected(url: str, *meanings: Sequence[str], allow: Sequence[str] = ()) -> str:

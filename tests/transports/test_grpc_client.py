@@ -301,6 +301,19 @@ async def test_a_peer_that_accepts_and_stays_silent_is_unavailable() -> None:
     assert time.monotonic() - start < 5
 
 
+@pytest.mark.parametrize(("patience", "limit", "waited"), [(0.02, 60.0, 0.02), (60.0, 0.4, 0.1)])
+async def test_a_wait_for_a_connection_leaves_time_for_another_agent(
+    patience: float, limit: float, waited: float
+) -> None:
+    """It takes the patience, or a quarter of the time that the call has."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"127.0.0.1:{listening.getsockname()[1]}"
+        async with dialling(url, connect_patience=patience, timeout=limit) as client:
+            error = await failing(client.get_task(REQUEST))
+    assert (error.reason, error.metadata["phase"]) == (Reason.UNAVAILABLE, "connect")
+    assert f"within {waited:g} s" in error.message
+
+
 async def test_plain_text_where_tls_is_spoken_does_not_connect() -> None:
     async with peer(task) as (address, seen):
         async with dialling(f"https://{address}") as client:
