@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BUILD := .build
+DEMO := $(BUILD)/demo
 GOOGLEAPIS := $(BUILD)/googleapis
 # The older generations of the official SDK that tests talk to, each in an environment of its own.
 PEERS := 0.2 0.3
@@ -34,50 +35,58 @@ help: ## list the targets
 install: $(VENV)/.project ## make .venv from requirements.lock, with this project in it
 	@:
 
-# A .venv of another Python than the one that is named is made anew, and the peers with it: a test runs this project
-# with packages of both.
+# An environment of another Python than the one that is named is made anew. With .venv the peers are, too: a test runs
+# this project with packages of both.
+MADE := $(patsubst %/bin/python,%,$(wildcard $(BIN)/python $(DEMO)/bin/python))
 ifneq ($(origin PYTHON),file)
 VERSION_OF = $(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
-ifneq ($(wildcard $(BIN)/python),)
-NAMED := $(call VERSION_OF,$(PYTHON))
-ifneq ($(filter-out $(call VERSION_OF,$(BIN)/python),$(NAMED)),)
-OTHER_PYTHON := otherpython
-endif
-endif
+NAMED := $(if $(MADE),$(call VERSION_OF,$(PYTHON)))
+OTHERS := $(foreach one,$(MADE),$(if $(filter-out $(call VERSION_OF,$(one)/bin/python),$(NAMED)),$(one)))
+OTHER_PYTHON := $(if $(OTHERS),otherpython)
 endif
 .PHONY: otherpython
 otherpython:
-	@echo "$(VENV) has another Python than $(PYTHON): it is made anew"
-	@rm -rf $(VENV) $(PEERS:%=$(BUILD)/peers/%)
+	@echo "$(OTHERS): of another Python than $(PYTHON), made anew"
+	@rm -rf $(OTHERS) $(if $(filter $(VENV),$(OTHERS)),$(BUILD)/peers)
+
+# A new environment at the folder of a target.
+NEW_ENVIRONMENT = { $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	echo "make: $(PYTHON) is missing or older than 3.11; name another one: make PYTHON=python3.12 ..." >&2; exit 1; }; } \
+	&& $(PYTHON) -m venv $(@D)
+# The packages of a lock in the environment at the folder of a target.
+INSTALL_LOCK = echo "installing $< into $(@D)" && \
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+# Our distributions in the environment at the folder of a target, editable.
+INSTALL_OURS = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
 
 # The locked packages; again when the lock changes.
 $(VENV)/.locked: requirements.lock $(OTHER_PYTHON)
-	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-		echo "make: $(PYTHON) is missing or older than 3.11; name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing requirements.lock into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@test -x $(BIN)/python || $(NEW_ENVIRONMENT)
+	@$(INSTALL_LOCK)
 	@touch $@
 
 # The project itself, its tools and its adapters, editable; again when their metadata changes.
 $(VENV)/.project: $(VENV)/.locked pyproject.toml tools/pyproject.toml adapters/pyproject.toml
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./tools -e ./adapters
+	@$(INSTALL_OURS) -e . -e ./tools -e ./adapters
 	@touch $@
 
 peers: $(PEERS:%=$(BUILD)/peers/%/.locked) ## make an environment for each older SDK that tests talk to
 	@:
 
-# Installed by the pip of .venv, so that these environments hold nothing but what their lock names.
-$(BUILD)/peers/%/.locked: requirements-peers/%.lock | $(VENV)/.locked
-	@echo "installing $< into $(@D)"
-	@rm -rf $(@D)
-	@$(BIN)/python -m venv --without-pip $(@D)
-	@$(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check --no-compile --no-deps \
-		--require-hashes -r $<
+# Each of a Python that there are builds for: that of .venv, or else another one of this machine.
+$(BUILD)/peers/%/.locked: requirements-peers/%.lock tests/peers/install.py | $(VENV)/.locked
+	@$(BIN)/python -m tests.peers.install $* $(@D)
 	@touch $@
 
-demo: install ## bridge agents of the official SDK and compare every version and binding
-	$(BIN)/python examples/demo.py
+demo: $(DEMO)/.project ## bridge agents of the official SDK and compare every version and binding
+	$(DEMO)/bin/python examples/demo.py
+
+# The product and the SDK, and nothing that only tests need.
+$(DEMO)/.project: examples/requirements.lock pyproject.toml tools/pyproject.toml $(OTHER_PYTHON)
+	@test -x $(DEMO)/bin/python || $(NEW_ENVIRONMENT)
+	@$(INSTALL_LOCK)
+	@$(INSTALL_OURS) -e . -e ./tools
+	@touch $@
 
 PYTEST = $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --durations=10
 
@@ -223,14 +232,15 @@ IMAGE_EXTRAS = auth cluster postgres server signing tracing uvloop
 
 lock: $(PEERS:%=lock-%) ## resolve all locks anew (UPGRADE=1: to the newest versions); needs Python and a registry
 	$(COMPILE) $(LOCKED_EXTRAS:%=--extra %) --group dev --group docs pyproject.toml --output-file requirements.lock
-
+	$(COMPILE) --constraint requirements.lock --extra server --group demo \
+		--no-emit-package grpcio-tools pyproject.toml --output-file examples/requirements.lock
 	$(COMPILE) --constraint requirements.lock $(IMAGE_EXTRAS:%=--extra %) pyproject.toml \
 		--output-file deploy/requirements.lock
 	$(COMPILE) --constraint requirements.lock deploy/build.in --output-file deploy/build.lock
 	$(COMPILE) --constraint requirements.lock release/requirements.in --output-file release/requirements.lock
 
 lock-%: $(BUILD)/uv/bin/uv
-	$(COMPILE) requirements-peers/$*.in --output-file requirements-peers/$*.lock
+	$(COMPILE) --no-emit-package grpcio-tools requirements-peers/$*.in --output-file requirements-peers/$*.lock
 
 $(BUILD)/uv/bin/uv:
 	@$(PYTHON) -m venv $(BUILD)/uv && $(BUILD)/uv/bin/python -m pip install --quiet uv

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings, strategies
 
 from tests.left_over import LeftOver
 from tests.nats import nats, own_nats
@@ -53,9 +53,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item.get_closest_marker("process") is None]
 
 
+@settings(max_examples=1, database=None)
+@given(strategies.none())
+def _one_example(_: None) -> None:
+    """A property without content."""
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Spares the garbage collector the collected tests and modules, which live as long as the process."""
+    # Hypothesis looks for the owner of its generator of random numbers, and does not find a frozen one.
+    _one_example()
     gc.collect()
     gc.freeze()
     if session.config.getoption("--quick"):

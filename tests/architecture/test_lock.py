@@ -1,5 +1,6 @@
 """Every lock covers its input and names no registry; every `make` shows that it installs."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -15,12 +16,14 @@ from packaging.version import Version
 import a2a_bridge
 from a2a_bridge.testing.each import each
 from tests.architecture.repository import ROOT, pyproject, run
+from tests.interpreters import SUPPORTED
 
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = tuple(f"3.{minor}" for minor in SUPPORTED)
 MAIN = "requirements.lock"
+DEMO = "examples/requirements.lock"
 #: the older SDKs that tests talk to
 PEERS = {path.with_suffix(".lock"): path for path in sorted((ROOT / "requirements-peers").glob("*.in"))}
-TEXTS = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in [ROOT / MAIN, *PEERS]}
+TEXTS = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in [ROOT / MAIN, *PEERS, ROOT / DEMO]}
 
 
 def blocks(lock: str) -> list[str]:
@@ -32,6 +35,10 @@ def blocks(lock: str) -> list[str]:
 def wanted() -> list[tuple[str, str]]:
     """Each lock and a requirement that it must meet."""
     pairs = {(MAIN, line) for line in wanted_here()}
+    metadata = pyproject()
+    pairs |= {
+        (DEMO, line) for line in metadata["project"]["dependencies"] + metadata["dependency-groups"]["demo"]
+    }
     for lock, source in PEERS.items():
         lines = [line.partition("#")[0].strip() for line in source.read_text("utf-8").splitlines()]
         pairs |= {(str(lock.relative_to(ROOT)), line) for line in lines if line}
@@ -50,8 +57,12 @@ def wanted_here() -> list[str]:
     return sorted({line for group in groups for line in group if Requirement(line).name not in ours})
 
 
+def environment_of(python: str) -> dict[str, str]:
+    return {**default_environment(), "python_version": python, "python_full_version": f"{python}.0"}  # type: ignore[dict-item]
+
+
 def pins(lock: str, python: str) -> dict[str, Version]:
-    environment = {**default_environment(), "python_version": python, "python_full_version": f"{python}.0"}
+    environment = environment_of(python)
     found: dict[str, Version] = {}
     for block in blocks(lock):
         requirement = Requirement(block.split("--hash")[0].strip())
@@ -66,7 +77,7 @@ def pins(lock: str, python: str) -> dict[str, Version]:
 @each(("lock", "line"), wanted())
 def test_every_requirement_is_pinned_within_its_bounds(lock: str, line: str, python: str) -> None:
     requirement = Requirement(line)
-    if requirement.marker is None or requirement.marker.evaluate():
+    if requirement.marker is None or requirement.marker.evaluate(environment_of(python)):
         assert requirement.specifier.contains(
             pins(lock, python)[canonicalize_name(requirement.name)], prereleases=True
         )
@@ -91,7 +102,15 @@ def test_packages_that_affect_generated_bytes_are_pinned() -> None:
 
 def test_each_generation_of_the_sdk_has_its_lock() -> None:
     versions = [str(pins(lock, "3.13")["a2a-sdk"]) for lock in TEXTS]
-    assert [version.rpartition(".")[0] for version in versions] == ["1.3", "0.2", "0.3"]
+    assert [version.rpartition(".")[0] for version in versions] == ["1.3", "0.2", "0.3", "1.3"]
+
+
+def test_classifiers_and_workflows_name_the_pythons_of_the_tests() -> None:
+    prefix = "Programming Language :: Python :: 3."
+    named = [one for one in pyproject()["project"]["classifiers"] if one.startswith(prefix)]
+    assert named == [f"{prefix}{minor}" for minor in SUPPORTED]
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+    assert f"python: {json.dumps(PYTHONS)}" in workflow
 
 
 # --- The distribution `a2a-bridge` of PyPI, which has an import package of the same name ---

@@ -4,7 +4,6 @@ import inspect
 import json
 import subprocess
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from a2a_bridge.testing.samples import full
 from tests.patience import PATIENCE
+from tests.peers.processes import python_of
 
 BINDINGS = ["JSONRPC", "HTTP+JSON", "GRPC"]
 HERE = "http://a.example/card.json"
@@ -555,7 +555,7 @@ def test_the_0_3_reader_of_that_sdk_reads_the_older_members() -> None:
 )
 def test_the_sdks_of_0_3_and_0_2_read_the_card(generation: str, path: str, kinds: dict[str, str]) -> None:
     # These SDKs cannot be installed beside the newer one, so they read in environments of their own.
-    python = Path(__file__).parents[2] / ".build" / "peers" / generation / "bin" / "python"
+    python = python_of(generation)
     program = f"""
         import json, sys
         from typing import Any

@@ -17,6 +17,7 @@ from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.cli import prefork
 from tests.patience import PATIENCE
+from tests.shared_library import need_shared_library
 
 Process = asyncio.subprocess.Process | prefork.Process
 
@@ -71,14 +72,17 @@ async def spawn(*arguments: str, env: Mapping[str, str] | None = None) -> Proces
 
 
 async def ended(process: Process) -> Done:
-    """Waits until a process has ended; kills it when it does not."""
+    """Waits until a process has ended; kills it when it does not. A test of Envoy is skipped where Envoy cannot run."""
     try:
         out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
     except TimeoutError:
         process.kill()
         raise
     assert process.returncode is not None
-    return Done(process.returncode, out.decode(), err.decode())
+    done = Done(process.returncode, out.decode(), err.decode())
+    if "error: --server envoy: no shared library" in done.err:
+        need_shared_library()
+    return done
 
 
 async def command(*arguments: str, env: Mapping[str, str] | None = None) -> Done:

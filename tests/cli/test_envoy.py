@@ -33,6 +33,7 @@ from tests.certificates import new_identity
 from tests.cli.commands import card, command, serving
 from tests.interop.sdk_client import sdk_client
 from tests.patience import PATIENCE
+from tests.shared_library import need_shared_library
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 ENVOY = ("--server", "envoy", "--listen", "127.0.0.1:0")
@@ -74,6 +75,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def server(target: str) -> Iterator[str]:
     """HOST:PORT of a server for many tests: its start takes seconds."""
+    need_shared_library()
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "a2a_bridge", "serve", target, *ENVOY),

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.commands import ANY_PORT, command, serving
 from tests.patience import PATIENCE
+from tests.shared_library import need_shared_library
 
 LOOPING = '''
 import asyncio
@@ -300,6 +301,7 @@ def test_a_supervisor_is_light(arguments: str, tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text(_CARD)
     flags = ["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--workers", "2"]
     if "envoy" in arguments:
+        need_shared_library()
         flags = ["--listen", "127.0.0.1:0"]
     with (
         (tmp_path / "said").open("w") as said,

@@ -9,7 +9,7 @@ import types
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from google.protobuf.message import Message
 
@@ -123,6 +123,8 @@ def _signature(value: Any) -> str:
         return "(…)"
     text = re.sub(r"<factory>|<(?:[^<>]|<lambda>|<locals>)* at 0x[0-9a-f]+>", "…", text)
     text = re.sub(r"<(\w+\.\w+): [^<>]*>", r"\1", text)
+    # Of the fields of a NamedTuple: Python 3.14 shows their names only.
+    text = re.sub(r"ForwardRef\('([^']*)'\)", r"\1", text)
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
     text = re.sub(r"frozenset\(\{([^}]*)\}\)", lambda found: _sorted(found[1]), text)
     return re.sub(r"a2a_bridge(?:_transports)?(?:\w|\.)*\.(?=\w)", "", text)
@@ -191,6 +193,8 @@ def _entry(name: str, value: Any) -> list[str]:
             methods = list(_methods(value))
             lines += ["", *methods] if methods else []
         return lines
+    if isinstance(value, types.UnionType):
+        return [*lines, f"`{' | '.join(one.__name__ for one in get_args(value))}`"]
     shown = type(value).__name__ if not hasattr(value, "__origin__") else str(value).replace("typing.", "")
     shown = re.sub(r"a2a_bridge(?:\w|\.)*\.(?=\w)", "", shown).replace("collections.abc.", "")
     return [*lines, f"`{shown}`"]

@@ -14,7 +14,7 @@ from a2a_bridge.cards import interface
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.interop.sdk_agent import ScriptedExecutor, card
 from tests.matrix.bridged import EVERYWHERE
-from tests.peers.processes import AGENTS, ALL, ROOT, started
+from tests.peers.processes import AGENTS, ALL, ROOT, python_of, started
 from tests.peers.processes import Agent as PeerAgent
 
 #: what the environment of a2a-sdk 0.3 lacks for our server
@@ -39,7 +39,7 @@ def options(store: str, folder: Path) -> ServeOptions:
 @asynccontextmanager
 async def hosted_0_3(store: str, folder: Path) -> AsyncIterator[tuple[str, hub.AgentCard]]:
     """The scripted executor of a2a-sdk 0.3 on our engine, in a process with that SDK: its origin and card."""
-    python = AGENTS["0.3.26"].command[0]
+    python = python_of("0.3", same=True)
     program = str(ROOT / "tests" / "peers" / "executor_0_3.py")
     with started((python, program, PATHS, url_of(store, folder))) as (_, words):
         async with connect(words["http"]) as peer:

@@ -29,7 +29,7 @@ from tests.matrix.versions import Deviation, Side
 from tests.patience import PATIENCE
 from tests.peers.callers import ServiceCaller
 from tests.peers.faults import dropping, without_defaults
-from tests.peers.processes import AGENTS, ROOT, PeerClient
+from tests.peers.processes import ROOT, PeerClient, python_of
 from tests.peers.processes import Agent as PeerAgent
 from tests.peers.transcript import settled, transcripts
 
@@ -89,7 +89,7 @@ async def test_defaults_of_an_executor_of_0_3_are_stored_as_those_of_any_other(t
 
 
 async def test_an_executor_of_a_release_that_is_not_served_is_rejected() -> None:
-    python = AGENTS["0.2.16"].command[0]
+    python = python_of("0.2", same=True)
     code = (
         f"import sys; sys.path += {PATHS.split(os.pathsep)!r}\n"
         "from a2a.server.agent_execution import AgentExecutor\n"
@@ -146,7 +146,7 @@ async def test_an_executor_of_0_3_answers_as_our_own_agent(
 
 @pytest.mark.process
 def test_the_contract_of_executors_of_0_3() -> None:
-    command = [AGENTS["0.3.26"].command[0], str(ROOT / "tests" / "peers" / "contract_0_3.py"), PATHS]
+    command = [python_of("0.3", same=True), str(ROOT / "tests" / "peers" / "contract_0_3.py"), PATHS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
 

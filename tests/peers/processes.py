@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from tests.patience import PATIENCE
+from tests.peers.install import ABSENT
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -31,8 +32,29 @@ START = 240.0
 JSONRPC, HTTP_JSON, GRPC = "JSONRPC", "HTTP+JSON", "GRPC"
 
 
-def _python(generation: str) -> Path:
-    return ROOT / ".build" / "peers" / generation / "bin" / "python"
+def _environment(generation: str) -> Path:
+    return ROOT / ".build" / "peers" / generation
+
+
+def _python(generation: str) -> str:
+    return str(_environment(generation) / "bin" / "python")
+
+
+def python_of(generation: str, *, same: bool = False) -> str:
+    """The Python of an older SDK; the test is skipped where the machine has none. same: it is to load packages of
+    this environment, too.
+    """
+    absent = _environment(generation) / ABSENT
+    if absent.exists():
+        pytest.skip(absent.read_text("utf-8"))
+    python = _python(generation)
+    if not Path(python).exists():
+        pytest.fail(f"{python} is missing: run `make peers`")
+    if same and not list((_environment(generation) / "lib").glob(f"python3.{sys.version_info.minor}")):
+        pytest.skip(
+            f"the SDK of {generation} runs on another Python than this one, which it has no builds for"
+        )
+    return python
 
 
 @dataclass(frozen=True)
@@ -47,16 +69,19 @@ class Program:
 ALL = (JSONRPC, HTTP_JSON, GRPC)
 _OURS = (sys.executable, str(ROOT / "tests" / "interop" / "sdk_agent.py"))
 
+#: of the older SDKs, as the Makefile has them
+GENERATIONS = ("0.2", "0.3")
+
 #: release of a2a-sdk -> its agent; `compat` is the newest one for 0.3
 AGENTS = {
-    "0.2.16": Program("0.2.5", (JSONRPC, GRPC), (str(_python("0.2")), str(HERE / "agent_0_2.py"))),
-    "0.3.26": Program("0.3", ALL, (str(_python("0.3")), str(HERE / "agent_0_3.py"))),
+    "0.2.16": Program("0.2.5", (JSONRPC, GRPC), (_python("0.2"), str(HERE / "agent_0_2.py"))),
+    "0.3.26": Program("0.3", ALL, (_python("0.3"), str(HERE / "agent_0_3.py"))),
     "1.3.0": Program("1.0", ALL, _OURS),
     "1.3.0 compat": Program("0.3", ALL, (*_OURS, "--compat")),
 }
 CLIENTS = {
-    "0.2.16": Program("0.2.5", (JSONRPC, GRPC), (str(_python("0.2")), str(HERE / "client_0_2.py"))),
-    "0.3.26": Program("0.3", ALL, (str(_python("0.3")), str(HERE / "client_0_3.py"))),
+    "0.2.16": Program("0.2.5", (JSONRPC, GRPC), (_python("0.2"), str(HERE / "client_0_2.py"))),
+    "0.3.26": Program("0.3", ALL, (_python("0.3"), str(HERE / "client_0_3.py"))),
 }
 
 
@@ -166,8 +191,9 @@ class AgentClient:
 @contextmanager
 def started(command: tuple[str, ...]) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
     """Runs a program until the block ends; the words of its first line, `ready …`."""
-    if not Path(command[0]).exists():
-        pytest.fail(f"{command[0]} is missing: run `make peers`")
+    for generation in GENERATIONS:
+        if command[0] == _python(generation):
+            python_of(generation)
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with process, ExitStack() as stop:
         stop.callback(_stop, process)

@@ -10,6 +10,7 @@ from typing import Any
 from pyvoy import PyvoyServer
 
 from tests.patience import PATIENCE
+from tests.shared_library import need_shared_library
 from tests.transports.relayed_app import read, write
 
 
@@ -48,6 +49,7 @@ async def _serve(app: Any, reader: asyncio.StreamReader, writer: asyncio.StreamW
 @asynccontextmanager
 async def envoy(app: Any, **options: Any) -> AsyncIterator[PyvoyServer]:
     """The server, listening on a port of 127.0.0.1 without TLS: HTTP/1.1 and HTTP/2."""
+    need_shared_library()
     running: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

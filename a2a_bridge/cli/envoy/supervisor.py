@@ -280,21 +280,26 @@ def _code(status: int) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _environment() -> dict[str, str]:
-    """Variables for an interpreter in Envoy to find our modules. Raises NoLibraryError, MissingExtraError."""
+def library() -> str:
+    """The path of the shared library of Python. Raises NoLibraryError, MissingExtraError."""
     names = list(load("find_libpython", "envoy").candidate_paths())
-    library = next(
+    found = next(
         (name for name in names if Path(name).exists() and Path(name).name.startswith("libpython")), ""
     )
-    if not library:
+    if not found:
         raise NoLibraryError(
             f"no shared library of Python {sys.version_info.major}.{sys.version_info.minor} is found"
         )
+    return found
+
+
+def _environment() -> dict[str, str]:
+    """Variables for an interpreter in Envoy to find our modules. Raises NoLibraryError, MissingExtraError."""
     preload = "DYLD_INSERT_LIBRARIES" if sys.platform == "darwin" else "LD_PRELOAD"
     return {
         "PYTHONPATH": os.pathsep.join(sys.path),
         "PYTHONHOME": f"{sys.prefix}{os.pathsep}{sys.exec_prefix}",
         "PYTHONUTF8": str(sys.flags.utf8_mode),
         "PYTHONIOENCODING": f"{sys.stdout.encoding}:{sys.stdout.errors}",
-        preload: library,
+        preload: library(),
     }

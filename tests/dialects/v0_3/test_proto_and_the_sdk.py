@@ -15,23 +15,19 @@ from a2a_bridge.dialects.v0_3 import forms, proto_card
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import Files
 from tests.patience import PATIENCE
+from tests.peers.processes import python_of
 
 HERE = Path(__file__).parent
-PYTHON = HERE.parents[2] / ".build" / "peers" / "0.3" / "bin" / "python"
 PNG = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xff"
 AGENT = "grpc-python-asyncio/1.76.0"
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.sdk,
-    pytest.mark.skipif(not PYTHON.exists(), reason="make peers has not been run"),
-]
+pytestmark = [pytest.mark.process, pytest.mark.sdk]
 
 
 def sdk(**job: Any) -> Any:
     """A message as the SDK reads it."""
     done = subprocess.run(
-        [str(PYTHON), str(HERE / "sdk_reader.py")],
+        [python_of("0.3"), str(HERE / "sdk_reader.py")],
         input=json.dumps(job),
         capture_output=True,
         text=True,
