@@ -23,7 +23,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.callers import ScopeOf
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
-from a2a_bridge.core.messages import cut_history, is_terminal
+from a2a_bridge.core.messages import INTERRUPTED, RUNNING, cut_history, is_terminal
 from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.resume import event_id, number_of, resume_id
 from a2a_bridge.core.service import Event, Events, HandedOver, Service, no_events, open_stream, reject_stream
@@ -168,6 +168,8 @@ class _Polyfill:
 
 
 _UPDATES = ("status_update", "artifact_update")
+#: states in which artifacts may follow
+_OPEN = RUNNING | INTERRUPTED
 
 
 async def begun_by_a_task(
@@ -181,7 +183,8 @@ async def begun_by_a_task(
     Rules:
     1. If the first event is an update, a generated snapshot with a mark (`dialects.annotation`) comes before
        it: the task as GetTask returns it, without the content of later events; or, without a response, the
-       content of the update.
+       content of the update. Which content is later cannot be seen in a task, so after a message to a task
+       the artifacts are those from before the message. This costs one GetTask.
     2. A stream ends after a final event, in any state. A closing event that a bridge generated is dropped.
     3. Nothing else changes: several tasks or messages in a row pass unchanged.
     4. A subscription to a task that has ended is UNSUPPORTED_OPERATION for callers of 1.0 (spec 3.1.6). This
@@ -193,6 +196,7 @@ async def begun_by_a_task(
     if subscribes and not resumes and rejects_ended:
         await _check_running(service, call)
     begun = False
+    earlier = await _before_the_send(service, call)
     async with aclosing(service.stream(call)) as events:
         async for event in events:
             message = event.message
@@ -204,7 +208,7 @@ async def begun_by_a_task(
                 return
             # An agent with ids has resumed after the requested event.
             if not begun and which in _UPDATES and not (resumes and event.id):
-                task = await task_before(service, call, message, SNAPSHOT)
+                task = await task_before(service, call, message, SNAPSHOT, earlier)
                 yield Event(hub.StreamResponse(task=task), _before(event.id))
             begun = True
             yield event
@@ -238,10 +242,28 @@ async def _check_running(service: Service, call: Call[Any, Any]) -> None:
         raise A2AError(Reason.UNSUPPORTED_OPERATION, text, metadata={"taskId": call.request.id})
 
 
+async def _before_the_send(service: Service, call: Call[Any, Any]) -> hub.Task | None:
+    """The task before a message to it; None if the call sends none, or if the agent does not tell."""
+    task_id = call.request.message.task_id if isinstance(call.request, hub.SendMessageRequest) else ""
+    if not task_id:
+        return None
+    try:
+        return await _get(service, call, task_id)
+    except A2AError as error:
+        logger.debug("task %s before a message to it is unknown: %s", task_id, error)
+        return None
+
+
 async def task_before(
-    service: Service, call: Call[Any, Any], first: hub.StreamResponse, mark: str
+    service: Service,
+    call: Call[Any, Any],
+    first: hub.StreamResponse,
+    mark: str,
+    earlier: hub.Task | None = None,
 ) -> hub.Task:
-    """The task before a stream that begins with an update, by GetTask if possible. mark: see `synthesise`."""
+    """The task before a stream that begins with an update, by GetTask if possible. mark: see `synthesise`.
+    earlier: the task before the call, if it sent a message to it.
+    """
     update: Any = getattr(first, first.WhichOneof("payload") or "")
     try:
         task = await _get(service, call, update.task_id)
@@ -249,23 +271,30 @@ async def task_before(
         logger.debug("the snapshot of task %s is made of its first event: %s", update.task_id, error)
         task = hub.Task(id=update.task_id, context_id=update.context_id)
     else:
-        _remove_announced(task, call, update)
+        _remove_announced(task, call, update, earlier)
         task.ClearField("generation")  # it counts the events that are still to come
     if isinstance(update, hub.TaskStatusUpdateEvent):
         # The agent's current status may be ahead of its events.
         task.status.CopyFrom(update.status)
-    elif task.status.state == hub.TASK_STATE_UNSPECIFIED or is_terminal(task.status.state):
+    elif task.status.state not in (RUNNING if earlier is not None else _OPEN):
         task.status.Clear()
         task.status.state = hub.TASK_STATE_WORKING
     synthesise(task, mark)
     return task
 
 
-def _remove_announced(task: hub.Task, call: Call[Any, Any], update: Any) -> None:
+def _remove_announced(task: hub.Task, call: Call[Any, Any], update: Any, earlier: hub.Task | None) -> None:
     """Removes the content of later events from a task; a reader that adds them up would have it twice."""
-    if isinstance(call.request, hub.SendMessageRequest) and not call.request.message.task_id:
-        del task.artifacts[:]  # a new task: all its artifacts are still to come
-        return
+    if isinstance(call.request, hub.SendMessageRequest):
+        sent = call.request.message
+        for place, message in enumerate(task.history):
+            if sent.message_id and message.message_id == sent.message_id:
+                del task.history[place + 1 :]
+                break
+        if earlier is not None or not sent.task_id:
+            del task.artifacts[:]  # of a new task, all are still to come
+            task.artifacts.extend(() if earlier is None else earlier.artifacts)
+            return
     if not isinstance(update, hub.TaskArtifactUpdateEvent):
         return
     for place, artifact in enumerate(task.artifacts):

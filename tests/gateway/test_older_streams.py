@@ -6,6 +6,8 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from a2a_bridge.app.peer import request_of
 from a2a_bridge.app.runtime import connect
@@ -15,7 +17,8 @@ from a2a_bridge.codec import dumps, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.service import compose
+from a2a_bridge.core.lifecycle import fold
+from a2a_bridge.core.service import Event, compose
 from a2a_bridge.dialects.annotation import (
     CLOSING,
     SNAPSHOT,
@@ -134,13 +137,12 @@ async def test_an_update_has_to_do_when_the_agent_does_not_tell() -> None:
         assert (first.task.id, first.task.context_id, first.task.status.state) == ("t", "c", state)
 
 
-@pytest.mark.parametrize("request_", [FOLLOW_UP, SUBSCRIBE], ids=["follow-up", "subscribe"])
-async def test_pieces_that_came_before_are_in_the_snapshot_and_none_is_there_twice(request_: Any) -> None:
+async def test_pieces_that_came_before_are_in_the_snapshot_and_none_is_there_twice() -> None:
     known = task(WORKING, artifact("before", artifact_id="b"), artifact("1", "2", "3"))
-    first, *_ = await Agent(piece("3"), task=known).stream(request_)
+    first, *_ = await Agent(piece("3"), task=known).stream(SUBSCRIBE)
     assert list(first.task.artifacts) == [artifact("before", artifact_id="b"), artifact("1", "2")]
     known = task(WORKING, artifact("new"))
-    first, *_ = await Agent(piece("new", append=False), task=known).stream(request_)
+    first, *_ = await Agent(piece("new", append=False), task=known).stream(SUBSCRIBE)
     assert not first.task.artifacts
 
 
@@ -307,3 +309,91 @@ async def test_who_joins_a_stream_of_an_older_agent_without_a_task_gets_one(
                 _, snapshot = await anext(second)
         assert (snapshot.task.id, snapshot.task.context_id) == (TASK, "context-1")
         assert len(agent.calls) == 1
+
+
+# --- what a reader has at the end is what the agent has ---
+
+
+class Turn:
+    """An agent of 0.x with a task, and a turn of events of it. shown: how many of them GetTask has seen when it
+    is asked after the turn began. Before that it has the task as it was.
+    """
+
+    def __init__(self, before: hub.Task | None, events: list[hub.StreamResponse], shown: int) -> None:
+        self.before = before or hub.Task(id="t", context_id="c", status=hub.TaskStatus(state=WORKING))
+        self.events, self.shown = events, shown
+        self.probe = Probe()
+        self.begun = False
+        self.probe.on_unary = self._get
+        self.probe.on_stream = self._stream
+
+    def task_after(self, count: int) -> hub.Task:
+        task = hub.Task()
+        task.CopyFrom(self.before)
+        for event in self.events[:count]:
+            fold(task, event)
+        return task
+
+    async def _get(self, _: Any) -> Any:
+        return self.task_after(self.shown if self.begun else 0)
+
+    async def _stream(self, _: Any) -> AsyncIterator[Event]:
+        self.begun = True
+        for event in self.events:
+            yield Event(event)
+
+
+PIECES = st.builds(
+    lambda name, text, append: hub.StreamResponse(
+        artifact_update=hub.TaskArtifactUpdateEvent(
+            task_id="t", context_id="c", append=append, artifact=artifact(text, artifact_id=name)
+        )
+    ),
+    st.sampled_from("ab"),
+    st.sampled_from("xyz"),
+    st.booleans(),
+)
+ENDS = [status(COMPLETED, final=True), status(INPUT, final=True)]
+
+
+@given(
+    continues=st.booleans(),
+    earlier=st.lists(
+        st.builds(artifact, st.just("x"), st.sampled_from("xyz"), artifact_id=st.sampled_from("ab"))
+    ),
+    middle=st.lists(st.one_of(PIECES, st.builds(status)), max_size=5),
+    end=st.sampled_from(ENDS),
+    shown=st.integers(1, 7),
+    version=st.sampled_from(["1.0", "0.3", "0.2.5"]),
+    task_first=st.booleans(),
+)
+async def test_a_reader_has_what_the_agent_has(
+    continues: bool,
+    earlier: list[hub.Artifact],
+    middle: list[hub.StreamResponse],
+    end: hub.StreamResponse,
+    shown: int,
+    version: str,
+    task_first: bool,
+) -> None:
+    """For each first event, and for each moment of the snapshot."""
+    unique = {one.artifact_id: one for one in earlier}
+    before = task(INPUT, *unique.values()) if continues else None
+    turn = Turn(before, [], 0)
+    begun = hub.StreamResponse(task=turn.before)
+    turn.events = [begun, *middle, end] if task_first else [*middle, end]
+    turn.shown = min(shown, len(turn.events))
+    request = FOLLOW_UP if continues else hub.SendMessageRequest()
+    call = Call(ops.SEND_STREAMING_MESSAGE, request, CallContext(origin=Origin("JSONRPC", version)))
+    service = agent_of(turn.probe).service
+    read = hub.Task()
+    read.CopyFrom(turn.before)  # a caller of 0.x knows it already
+    async with aclosing(service.stream(call)) as events:
+        async for event in events:
+            if event.message.HasField("status_update"):
+                read.status.CopyFrom(event.message.status_update.status)
+            else:
+                fold(read, event.message)
+    whole = turn.task_after(len(turn.events))
+    assert list(read.artifacts) == list(whole.artifacts)
+    assert read.status.state == whole.status.state
