@@ -288,6 +288,7 @@ _NAMES = {
     Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: "ExtendedAgentCardNotConfiguredError",
     Reason.EXTENSION_SUPPORT_REQUIRED: "ExtensionSupportRequiredError",
     Reason.VERSION_NOT_SUPPORTED: "VersionNotSupportedError",
+    Reason.TASK_GENERATION_MISMATCH: "TaskGenerationMismatchError",
     Reason.PARSE_ERROR: "JSONParseError",
     Reason.INVALID_REQUEST: "InvalidRequestError",
     Reason.METHOD_NOT_FOUND: "MethodNotFoundError",

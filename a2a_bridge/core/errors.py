@@ -104,6 +104,14 @@ class Reason(Enum):
         "Protocol version is not supported",
         "a2a",
     )
+    #: of the draft of 1.1
+    TASK_GENERATION_MISMATCH = (
+        -32010,
+        GrpcStatus.ABORTED,
+        409,
+        "The task has another generation",
+        "a2a",
+    )
     PARSE_ERROR = (-32700, GrpcStatus.INVALID_ARGUMENT, 400, "The request cannot be parsed", "rpc")
     INVALID_REQUEST = (-32600, GrpcStatus.INVALID_ARGUMENT, 400, "The request is not valid", "rpc")
     METHOD_NOT_FOUND = (-32601, GrpcStatus.UNIMPLEMENTED, 404, "Method not found", "rpc")

@@ -344,7 +344,7 @@ async def test_an_operation_that_the_agent_lacks_is_unsupported(
 
 # --- The table of reasons, pinned number by number, and the content of an error ---
 
-#: the specification's table, 1.0.1 section 5.4, and the JSON-RPC errors: reason, JSON-RPC, gRPC, HTTP
+#: the specification's table, 1.0.1 section 5.4, the error of the draft of 1.1, and the JSON-RPC errors: reason, JSON-RPC, gRPC, HTTP
 SPECIFIED = """
 TASK_NOT_FOUND                      -32001  NOT_FOUND            404
 TASK_NOT_CANCELABLE                 -32002  FAILED_PRECONDITION  400
@@ -355,6 +355,7 @@ INVALID_AGENT_RESPONSE              -32006  INTERNAL             500
 EXTENDED_AGENT_CARD_NOT_CONFIGURED  -32007  FAILED_PRECONDITION  400
 EXTENSION_SUPPORT_REQUIRED          -32008  FAILED_PRECONDITION  400
 VERSION_NOT_SUPPORTED               -32009  FAILED_PRECONDITION  400
+TASK_GENERATION_MISMATCH            -32010  ABORTED              409
 PARSE_ERROR                         -32700  INVALID_ARGUMENT     400
 INVALID_REQUEST                     -32600  INVALID_ARGUMENT     400
 METHOD_NOT_FOUND                    -32601  UNIMPLEMENTED        404

@@ -49,6 +49,7 @@ NUMBERS: Mapping[Reason, int] = {
     Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: -32004,
     Reason.EXTENSION_SUPPORT_REQUIRED: -32004,
     Reason.VERSION_NOT_SUPPORTED: -32600,
+    Reason.TASK_GENERATION_MISMATCH: -32600,
     Reason.REQUEST_TOO_LARGE: -32600,
     Reason.DEADLINE_EXCEEDED: -32603,
     Reason.CANCELLED: -32603,
@@ -63,7 +64,8 @@ def encode_jsonrpc(error: A2AError) -> ErrorReply[Any]:
     legacy = error.metadata.get(LEGACY_CODE, "")
     if any(str(number) == legacy and known is error.reason for number, (known, _) in MEANINGS.items()):
         body["code"] = int(legacy)
-    elif error.code == error.reason.code:
+    elif error.code == error.reason.code or error.code in MEANINGS:
+        # A number of a newer peer may mean something else here, such as "try again".
         body["code"] = NUMBERS[error.reason]
     bare = replace(reply, body={"code": body["code"], "message": body["message"]})
     if v0_3.same(decode_jsonrpc(bare), error, apart=LEGACY_CODE):

@@ -67,6 +67,7 @@ _VARIANTS: Mapping[Reason, _Variant] = {
     ),
     Reason.EXTENSION_SUPPORT_REQUIRED: _Variant("ExtensionSupportRequiredError", grpc=_UNIMPLEMENTED),
     Reason.VERSION_NOT_SUPPORTED: _Variant("VersionNotSupportedError", grpc=_UNIMPLEMENTED),
+    Reason.TASK_GENERATION_MISMATCH: _Variant("TaskGenerationMismatchError"),
     Reason.PARSE_ERROR: _Variant("JSONParseError", text="Invalid JSON payload", python=GrpcStatus.INTERNAL),
     Reason.INVALID_REQUEST: _Variant("InvalidRequestError", text="Request payload validation error"),
     Reason.METHOD_NOT_FOUND: _Variant("MethodNotFoundError", python=GrpcStatus.NOT_FOUND),
@@ -80,7 +81,11 @@ _BY_NAME = {one.name: reason for reason, one in _VARIANTS.items()} | {
 _REASONS = frozenset(reason.name for reason in Reason)
 
 #: reasons with a number in the text of 0.3
-KNOWN = frozenset(_VARIANTS) - {Reason.EXTENSION_SUPPORT_REQUIRED, Reason.VERSION_NOT_SUPPORTED}
+KNOWN = frozenset(_VARIANTS) - {
+    Reason.EXTENSION_SUPPORT_REQUIRED,
+    Reason.VERSION_NOT_SUPPORTED,
+    Reason.TASK_GENERATION_MISMATCH,
+}
 
 _VALUE = any_details.PREFIX + "google.protobuf.Value"
 #: the member of an object in `data` that holds the details of 1.0

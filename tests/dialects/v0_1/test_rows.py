@@ -236,6 +236,7 @@ def test_colliding_error_numbers_have_the_meaning_of_0_1(code: int, reason: Reas
         (Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED, -32004),
         (Reason.EXTENSION_SUPPORT_REQUIRED, -32004),
         (Reason.VERSION_NOT_SUPPORTED, -32600),
+        (Reason.TASK_GENERATION_MISMATCH, -32600),
         (Reason.UNAUTHENTICATED, -32007),
         (Reason.PERMISSION_DENIED, -32008),
         (Reason.RESOURCE_EXHAUSTED, -32010),
@@ -246,6 +247,12 @@ def test_colliding_error_numbers_have_the_meaning_of_0_1(code: int, reason: Reas
 )
 def test_later_errors_get_a_number_that_0_1_does_not_misread(reason: Reason, code: int) -> None:
     assert encode_jsonrpc(A2AError(reason)).body["code"] == code
+
+
+@each("code", [-32007, -32008, -32010, -32011])
+def test_a_number_of_an_unknown_error_does_not_ask_for_a_retry(code: int) -> None:
+    error = A2AError(Reason.INTERNAL_ERROR, "of the peer", code=code, name=f"A2A_{-code}")
+    assert encode_jsonrpc(error).body["code"] == -32603
 
 
 @each("code", MEANINGS)

@@ -45,6 +45,7 @@ TABLE = {
     ),
     "EXTENSION_SUPPORT_REQUIRED": (-32008, 200, 400, 12, "ExtensionSupportRequiredError: "),
     "VERSION_NOT_SUPPORTED": (-32009, 200, 400, 12, "VersionNotSupportedError: "),
+    "TASK_GENERATION_MISMATCH": (-32010, 200, 409, 10, "TaskGenerationMismatchError: "),
     "PARSE_ERROR": (-32700, 200, 400, 3, "JSONParseError: "),
     "INVALID_REQUEST": (-32600, 200, 400, 3, "InvalidRequestError: "),
     "METHOD_NOT_FOUND": (-32601, 200, 404, 12, "MethodNotFoundError: "),
@@ -120,7 +121,7 @@ def test_numbers_and_statuses(reason: Reason) -> None:
 
 @reasons
 def test_jsonrpc_data_has_only_content_beyond_the_number(reason: Reason) -> None:
-    explained = reason.level in ("http", "call") or TABLE[reason.name][0] in (-32008, -32009)
+    explained = reason.level in ("http", "call") or TABLE[reason.name][0] in (-32008, -32009, -32010)
     assert ("data" in errors.encode_jsonrpc(A2AError(reason)).body) == explained
     if reason is Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED:
         assert ENCODE["0.2.5", "JSONRPC"](A2AError(reason)).body["data"][0]["reason"] == reason.name
