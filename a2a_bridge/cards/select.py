@@ -65,7 +65,8 @@ class UnusableCardError(A2AError):
 def select(
     card: hub.AgentCard, *, known: Collection[str], binding: str = "", version: str = ""
 ) -> list[Candidate]:
-    """The usable interfaces in the card's order, which is the agent's preference (spec 8.3).
+    """The usable interfaces in the card's order, which is the agent's preference (spec 8.3), each once: cards
+    of 0.x repeat their main interface among the additional ones, and addresses of gRPC in several forms.
 
     known: the installed bindings. binding, version: only these, unless empty. Raises UNSUPPORTED_OPERATION
     with a list of the interfaces if none is usable.
@@ -84,7 +85,7 @@ def select(
         and (not version or dialect is wanted)
     ]
     if found:
-        return found
+        return list({_key(one): one for one in reversed(found)}.values())[::-1]
     wrong = unusable(card, known=known)
     if wrong and len(wrong) == len(card.supported_interfaces):
         raise UnusableCardError(f"no interface of the card can be used: {'; '.join(wrong)}")
@@ -95,6 +96,15 @@ def select(
         f"the card offers no interface for {requested}; it offers: {offers or 'none'}",
         blame=Blame.PEER,
     )
+
+
+def _key(candidate: Candidate) -> tuple[object, ...]:
+    """The same for repetitions of an interface."""
+    interface = candidate.interface
+    place = place_of(interface.url) if interface.protocol_binding == "GRPC" else None
+    secure = place is not None and (place.secure or bool(candidate.grpc_tls))
+    where = interface.url.rstrip("/") if place is None else (place.host, place.port, secure)
+    return interface.protocol_binding, candidate.dialect.version, interface.tenant, where
 
 
 def _is_secure(interface: hub.AgentInterface, secure: Collection[tuple[str, int]]) -> bool | None:

@@ -173,13 +173,15 @@ async def found(
 
 
 async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list[Candidate]:
-    """The interfaces to dial, each printed on stderr with its warnings. Raises UNSUPPORTED_OPERATION if there
-    is none.
+    """The interfaces to dial. The one in use is printed on stderr, with the warnings about it and about those
+    that the card prefers; the others are counted. Raises UNSUPPORTED_OPERATION if there is none.
     """
     found = await Destinations(options).check_and_connect(candidates)
     faults = await asyncio.gather(*(_fault(one, options) for one in found))
     usable = []
-    for one, fault in zip(found, faults, strict=True):
+    works = [not (one.rejection or one.silence or fault) for one, fault in zip(found, faults, strict=True)]
+    in_use = works.index(True) if True in works else len(found)
+    for place_in_card, (one, fault) in enumerate(zip(found, faults, strict=True)):
         interface = one.candidate.interface
         place = without_query_values(interface.url)
         words = f"{interface.protocol_binding} {interface.protocol_version} {place}"
@@ -187,6 +189,8 @@ async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list
             print_message(f"warning: {words} is not used: the card leads to {one.rejection}", "yellow")
             continue
         usable.append(one.candidate)
+        if place_in_card > in_use:
+            continue
         sent = ""
         if options.parameters:
             sent = " with your headers" if one.candidate.credentials else " without your headers"
@@ -209,6 +213,10 @@ async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list
                 " --card FILE can name another address or version"
             )
             print_message(f"warning: {text}", "yellow")
+    more = [ok for ok, one in zip(works[in_use + 1 :], found[in_use + 1 :], strict=True) if not one.rejection]
+    if more:
+        silent = f"; {more.count(False)} of them do not answer" if False in more else ""
+        print_message(f"  and {len(more)} more of its card, for calls that fail there{silent}")
     if not usable:
         text = "no interface of the card may be used; --credentials-for ORIGIN or --trust-card-urls allow it"
         raise A2AError(Reason.UNSUPPORTED_OPERATION, text, blame=Blame.PEER)

@@ -245,9 +245,10 @@ async def test_a_card_with_another_address_is_dialled_at_the_named_host(
     """For agents whose card has http://localhost:8000 on every host."""
     async with agent(probe, "JSONRPC") as upstream:
         shown = card()
-        shown.supported_interfaces.add(
-            url=f"http://localhost:{unused_tcp_port}/", protocol_binding="JSONRPC", protocol_version="1.0"
-        )
+        for _ in range(2):  # cards of 0.3 repeat their main interface
+            shown.supported_interfaces.add(
+                url=f"http://localhost:{unused_tcp_port}/", protocol_binding="JSONRPC", protocol_version="1.0"
+            )
         shown.supported_interfaces.add(
             url="http://169.254.169.254/", protocol_binding="HTTP+JSON", protocol_version="1.0"
         )
@@ -264,6 +265,9 @@ async def test_a_card_with_another_address_is_dialled_at_the_named_host(
                 trusting = await gateway.ended()
             rejected = await command("send", "-a", named, "hi", "--trust-card-urls", "--transport", "JSONRPC")
     assert f"upstream: JSONRPC 1.0 {named}/ with your headers" in done.err
+    assert done.err.count("upstream: ") == 1
+    assert "and 1 more of its card" in done.err
+    assert "warning" not in done.err  # of one that is not needed
     assert f"instead of the card's http://localhost:{unused_tcp_port}/" in done.err
     assert f"http://localhost:{unused_tcp_port}/ does not answer yet" in trusting.err
     assert rejected.code == 3
