@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge import agent, serve
+from a2a_bridge import agent, interface, serve
 from a2a_bridge.bindings.binding import DialOptions, TlsFiles
 from a2a_bridge.cli.target import parse
 from a2a_bridge.ext import ServeOptions
@@ -413,6 +413,15 @@ async def test_our_own_agent() -> None:
     assert "a2a-java-1-alpha" in found["SDKs of 1.0 only"].detail
     assert "?version=1.0" in found["SDKs of 1.0 only"].fix
     assert [name for name, one in found.items() if one.fix] == ["SDKs of HTTP", "SDKs of 1.0 only"]
+
+
+async def test_advice_names_no_card_that_the_server_does_not_have() -> None:
+    """A server of 0.3 answers ?version=1.0 with an error."""
+    async with serve(echo, [interface("JSONRPC", version="0.3")]) as server:
+        found = {one.name: one for one in await findings(f"http://{server.http}")}
+    assert "gateway" in found["SDKs of 1.0 only"].fix
+    for one in found.values():
+        assert "version=1.0" not in one.fix
 
 
 async def test_a_card_that_every_sdk_reads() -> None:

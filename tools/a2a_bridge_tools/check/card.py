@@ -386,10 +386,13 @@ _HTTP_FIX = (
 )
 
 
+#: the query for the card of 1.0, of servers that have one
+_NEWEST_ONLY = "version=1.0"
 _EXACT_FIX = (
-    "give such a client a card of 1.0 (serve and gateway: /.well-known/agent-card.json?version=1.0 for one"
-    " client, --card-versions 1.0 for all); one that sends no A2A-Version needs --lenient-versions, too"
+    "give such a client a card of 1.0 (here: the card with the query ?version=1.0 for one client,"
+    " --card-versions 1.0 for all); one that sends no A2A-Version needs --lenient-versions, too"
 )
+_NEWER_FIX = "serve 1.0, too, if such clients call: a gateway does (`a2a-bridge gateway`)"
 
 
 async def readers(inspection: Inspection) -> AsyncGenerator[Finding, None]:
@@ -420,7 +423,9 @@ async def readers(inspection: Inspection) -> AsyncGenerator[Finding, None]:
     if exact:
         names = ", ".join(one.name for one in exact)
         detail = f"reject the whole card, because members of 0.x are beside those of 1.0: {names}"
-        yield Finding("SDKs of 1.0 only", True, detail, _EXACT_FIX)
+        found = await _card_with(inspection, _NEWEST_ONLY)
+        is_offered = bool(found.get("supportedInterfaces")) and not _is_mixed(found)
+        yield Finding("SDKs of 1.0 only", True, detail, _EXACT_FIX if is_offered else _NEWER_FIX)
     if not undialled and not unread and not rejecting and not exact:
         yield Finding("SDKs", True, f"all {len(known)} known SDKs can read this card")
 
@@ -469,15 +474,22 @@ def _is_at_origin(tree: Any, location: str) -> bool:
     )
 
 
-async def _http_fix(inspection: Inspection) -> str:
-    """The advice for readers of HTTP: the query, if the server has a card for it that they accept."""
-    asked = f"{inspection.location}{'&' if '?' in inspection.location else '?'}{_HTTP_ONLY}"
+async def _card_with(inspection: Inspection, query: str) -> Mapping[str, Any]:
+    """The card that the server has for a query; empty if it has none. Advice is tried before it is given."""
+    asked = f"{inspection.location}{'&' if '?' in inspection.location else '?'}{query}"
     try:
         async with http_fetch(inspection.dial_options()) as fetch:
-            tree = loads((await fetch(asked, {})).body)
+            reply = await fetch(asked, {})
+            tree: Any = loads(reply.body) if reply.status == 200 else {}
     except (A2AError, JsonSyntaxError):
-        return _HTTP_FIX
-    if not isinstance(tree, dict) or not tree.get("supportedInterfaces") or not _is_at_origin(tree, asked):
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
+async def _http_fix(inspection: Inspection) -> str:
+    """The advice for readers of HTTP: the query, if the server has a card for it that they accept."""
+    tree = await _card_with(inspection, _HTTP_ONLY)
+    if not tree.get("supportedInterfaces") or not _is_at_origin(tree, inspection.location):
         return _HTTP_FIX
     return (
         f"such a reader needs the card with the query ?{_HTTP_ONLY}; Google ADK sends it with"
