@@ -32,7 +32,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.content import Answer, data_text, file_part, jsonable, media_type_of, url_part
 from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversations
 from a2a_bridge_adapters.executor import ConversationExecutor
-from a2a_bridge_adapters.questions import ABANDONED, Approval, OpenCall, ask
+from a2a_bridge_adapters.questions import ABANDONED, MAY_HAVE_RUN, Approval, OpenCall, ask
 
 _CONFIRMATION = "adk_request_confirmation"
 _CREDENTIAL = "adk_request_credential"
@@ -385,14 +385,27 @@ def open_of(events: Iterable[Any]) -> list[tuple[Any, Any]]:
 
 def denials(events: Sequence[Any]) -> list[Any]:
     """Events with a result for each call that has none: one event for the calls of one."""
+    calls: dict[str, tuple[Any, Any]] = {}
     unanswered: dict[str, tuple[Any, Any]] = {}
+    #: calls whose only result is that they need a confirmation, which the user has given since
+    approved: dict[str, tuple[Any, Any]] = {}
     for event in events:
         for one in _calls_in(event):
-            unanswered[one.id] = (one, event)
+            calls[one.id] = unanswered[one.id] = (one, event)
         for one in event.get_function_responses():
             unanswered.pop(one.id, None)
+            approved.pop(one.id, None)
+            if event.author == "user" and one.name == _CONFIRMATION and one.response.get("confirmed"):
+                original = _original(calls[one.id][0]).get("id") if one.id in calls else None
+                approved |= {original: calls[original]} if original in calls else {}
     unanswered |= {one.id: (one, event) for one, event in open_of(events)}
-    return _results(unanswered.values(), _denial)
+    unknown = _results(approved.values(), lambda *_: {"error": MAY_HAVE_RUN})
+    return _results(unanswered.values(), _denial) + unknown
+
+
+def _original(confirmation: Any) -> Mapping[str, Any]:
+    """The call that a confirmation asks for."""
+    return (confirmation.args or {}).get("originalFunctionCall") or {}
 
 
 def _denial(call: Any, event: Any) -> dict[str, Any]:
@@ -428,7 +441,7 @@ def call_of(call: Any) -> OpenCall | None:
         return OpenCall(call.id, jsonable(arguments))
     if call.name != _CONFIRMATION:
         return OpenCall(call.id, jsonable(arguments), call.name)
-    original = arguments.get("originalFunctionCall") or {}
+    original = _original(call)
     asked = arguments.get("toolConfirmation") or {}
     hint, payload = str(asked.get("hint") or ""), asked.get("payload")
     return OpenCall(

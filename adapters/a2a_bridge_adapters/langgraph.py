@@ -40,6 +40,9 @@ _MODES = ["messages", "custom", "updates", "values"]
 #: kinds of content blocks with a file
 _FILES = ("image", "audio", "video", "file")
 
+#: the description of HumanInTheLoopMiddleware for tools without one
+_HINT = "Tool execution requires approval"
+
 Content = dict[str, Any]
 
 
@@ -258,9 +261,17 @@ def calls_of(interrupt: Any) -> list[OpenCall]:
             jsonable(one["args"]),
             one["name"],
             approval="approve" in _decisions(value, one["name"]),
+            hint=_hint(one),
         )
         for place, one in enumerate(requests)
     ]
+
+
+def _hint(request: Mapping[str, Any]) -> str:
+    """The description of a tool for people, without the name and the arguments, which are told."""
+    told = f"\n\nTool: {request['name']}\nArgs: {request['args']}"
+    hint = str(request.get("description") or "").removesuffix(told)
+    return "" if hint == _HINT else hint
 
 
 def resumed(interrupt: Any, given: Mapping[str, Any]) -> Any:

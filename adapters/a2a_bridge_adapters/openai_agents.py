@@ -179,6 +179,9 @@ class OpenAIAgentExecutor(ConversationExecutor[_History]):
             yield run.status(hub.TASK_STATE_REJECTED, REJECTED)
             return
         finally:
+            if came is not None:
+                results = (one for one in result.new_items if isinstance(one, ToolCallOutputItem))
+                came += [one.to_input_item() for one in results]
             # The run is a task of its own, which must have ended before the next turn begins.
             if not ended:
                 result.cancel()
@@ -186,10 +189,6 @@ class OpenAIAgentExecutor(ConversationExecutor[_History]):
                 await asyncio.wait([result.run_loop_task])
             if not ended:
                 await _cancelled_tools(mark)
-            if came is not None:
-                came += [
-                    one.to_input_item() for one in result.new_items if isinstance(one, ToolCallOutputItem)
-                ]
         items, agent = result.to_input_list(), result.last_agent
         if result.interruptions:
             calls = tuple(self._calls_of(result.interruptions))

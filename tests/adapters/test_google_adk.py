@@ -177,6 +177,102 @@ async def test_calls_of_a_turn_that_failed_get_a_result_before_the_next_one() ->
     assert denials([*events, *made]) == []
 
 
+def test_an_approved_call_without_a_result_may_have_run() -> None:
+    from google.genai import types
+
+    from a2a_bridge_adapters.google_adk import denials
+    from a2a_bridge_adapters.questions import MAY_HAVE_RUN
+
+    def result(name: str, call_id: str, **response: Any) -> Any:
+        return types.Part(function_response=types.FunctionResponse(call_id, name, response))
+
+    def call(name: str, call_id: str, **arguments: Any) -> Any:
+        return types.Part(function_call=types.FunctionCall(name, arguments, call_id))
+
+    confirms = "adk_request_confirmation"
+    asked = [
+        event(call("refund", "1"), invocation_id="a"),
+        event(result("refund", "1", error="needs a confirmation"), invocation_id="a"),
+        event(
+            call(confirms, "2", originalFunctionCall={"id": "1"}),
+            invocation_id="a",
+            long_running_tool_ids={"2"},
+        ),
+    ]
+    approved = [*asked, event(result(confirms, "2", confirmed=True), author="user", invocation_id="a")]
+    (made,) = denials(approved)
+    assert [(one.id, one.response) for one in made.get_function_responses()] == [
+        ("1", {"error": MAY_HAVE_RUN})
+    ]
+    assert denials([*approved, made]) == []
+    assert denials([*approved, event(result("refund", "1", result="refunded"), invocation_id="a")]) == []
+    denied = event(result(confirms, "2", confirmed=False), author="user", invocation_id="a")
+    assert denials([*asked, denied]) == []
+
+
+@each(
+    ("said", "found"),
+    [
+        ('{"city": "Oslo"}', {"city": "Oslo"}),
+        ('```json\n{"city": "Oslo"}\n```\n', {"city": "Oslo"}),
+        ("no city", "no city"),
+    ],
+)
+async def test_structured_output_may_be_in_markdown_or_none_at_all(said: str, found: Any) -> None:
+    inner = scripted(name="inner", output_schema=dict)
+    events = [event(text(said), author="inner")]
+    assert await told(scripted(sub_agents=[inner], events={"go": events})) == ("completed", [found])
+
+
+@each(
+    ("response", "found"),
+    [({"result": "fetched"}, "fetched"), ({"length": 3}, {"length": 3})],
+)
+async def test_the_result_of_a_tool_that_ends_the_run_is_the_answer(response: Any, found: Any) -> None:
+    from google.adk.events import EventActions
+    from google.genai import types
+
+    part = types.Part(function_response=types.FunctionResponse("1", "fetch", response))
+    call = types.Part(function_call=types.FunctionCall("fetch", {}, "1"))
+    ends = event(part, actions=EventActions(skip_summarization=True))
+    events = [event(text("let me see"), call), ends]
+    assert await told(scripted(events={"go": events})) == ("completed", [found])
+
+
+@each(
+    ("plugin", "callback", "guarded"),
+    [
+        ("", "", False),
+        ("", "after_model_callback", True),
+        ("", "after_agent_callback", True),
+        ("Counting", "", False),
+        ("Redacting", "", True),
+        ("Logging", "", False),
+    ],
+)
+async def test_what_may_change_the_text_of_a_model(plugin: str, callback: str, guarded: bool) -> None:
+    from google.adk.agents.run_config import StreamingMode
+    from google.adk.plugins.base_plugin import BasePlugin
+    from google.adk.runners import InMemorySessionService, Runner
+
+    async def after_model_callback(self: Any, **given: Any) -> None: ...
+
+    hooks = {"after_model_callback": after_model_callback}
+    plugins: dict[str, Any] = {
+        "Counting": type("Counting", (BasePlugin,), {}),
+        "Redacting": type("Redacting", (BasePlugin,), hooks),
+        "Logging": type(
+            "Logging", (BasePlugin,), {**hooks, "__module__": "google.adk.plugins.logging_plugin"}
+        ),
+    }
+    root = scripted(sub_agents=[scripted(name="inner", **({callback: len} if callback else {}))])
+    runner = Runner(app_name="office", agent=root, session_service=InMemorySessionService())
+    runner.plugin_manager.plugins = [plugins[plugin]()] if plugin else []
+    for stream, streams in ((None, not guarded), (True, True), (False, False)):
+        config = Agent.of(runner, stream=stream).executor._config  # type: ignore[attr-defined]
+        assert (config.streaming_mode is StreamingMode.SSE) == streams
+
+
 async def test_an_answer_to_a_confirmation_and_to_another_call_reaches_the_model() -> None:
     from google.genai import types
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge import A2AError, Agent, connect, serve
+from a2a_bridge import A2AError, Agent, Run, connect, serve
 from a2a_bridge.cli.target import load, parse
 from a2a_bridge.ext import NoAgentError, ServeOptions, hub
 from a2a_bridge.testing.contracts import AdapterContract
@@ -65,10 +65,37 @@ async def test_threads_of_a_graph_without_a_checkpointer_are_forgotten_above_the
     assert len(agent.executor.conversations) == 2  # type: ignore[attr-defined]
 
 
+def synchronous() -> Any:
+    """A checkpointer as SqliteSaver is one."""
+
+    class Synchronous:
+        async def aget_tuple(self, config: Any) -> Any:
+            raise NotImplementedError("it does not support async methods")
+
+    return Synchronous()
+
+
+def test_a_checkpointer_that_waits_or_cannot_answer_yet_is_no_synchronous_one() -> None:
+    from a2a_bridge_adapters.langgraph_nodes import is_synchronous
+
+    class Database:
+        async def aget_tuple(self, config: Any) -> Any:
+            await asyncio.sleep(0)
+            raise NotImplementedError
+
+    class WithoutTables:
+        async def aget_tuple(self, config: Any) -> Any:
+            raise LookupError("no table")
+
+    assert not is_synchronous(Database())
+    assert not is_synchronous(WithoutTables())
+
+
 @each(
     ("changes", "options", "text"),
     [
         ({"interrupt_before_nodes": ("tools",)}, {}, "breakpoints"),
+        ({"checkpointer": synchronous()}, {}, "the checkpointer Synchronous of the graph is synchronous"),
         ({}, {"conversations": 0}, "too few"),
         ({}, {"colour": 1}, "colour"),
     ],
@@ -132,21 +159,46 @@ async def test_a_graph_without_messages_takes_data_and_gives_data() -> None:
 async def test_options_of_a_graph() -> None:
     from langchain_core.messages import HumanMessage
 
-    agent = Agent.of(
-        graph(),
-        name="desk",
-        input=lambda run: {"messages": [HumanMessage(f"<{run.text}>")]},
-        output=lambda state: {"turns": len(state["messages"])},
-        nodes=("model",),
-    )
-    assert agent.card.name == "desk"
-    async with connect(agent) as peer:
-        task = (await peer.send("hi")).task
-        assert task is not None
-        assert [part.text for part in task.artifacts[0].parts] == ["heard <hi>"]
-        assert task.artifacts[1].parts[0].data.struct_value.fields["turns"].number_value == 2
+    def given(run: Run) -> Any:
+        return {"messages": [HumanMessage(f"<{run.text}>")]}
+
+    def turns(state: Any) -> Any:
+        return {"turns": len(state["messages"])}
+
+    async def later_given(run: Run) -> Any:
+        return given(run)
+
+    async def later_turns(state: Any) -> Any:
+        return turns(state)
+
+    for options in ({"input": given, "output": turns}, {"input": later_given, "output": later_turns}):
+        agent = Agent.of(graph(), name="desk", nodes=("model",), **options)
+        assert agent.card.name == "desk"
+        async with connect(agent) as peer:
+            task = (await peer.send("hi")).task
+            assert task is not None
+            assert [part.text for part in task.artifacts[0].parts] == ["heard <hi>"]
+            assert task.artifacts[1].parts[0].data.struct_value.fields["turns"].number_value == 2
     async with connect(Agent.of(graph(), nodes=("another",))) as peer:
         assert (await peer.send("hi")).text == ""
+
+
+def test_the_description_of_a_tool_is_in_the_question() -> None:
+    from langgraph.types import Interrupt
+
+    from a2a_bridge_adapters.langgraph import calls_of
+
+    told = "\n\nTool: delete\nArgs: {'path': 'x'}"
+    asks = 'The agent asks to call delete with {"path":"x"}. Answer yes or no.'
+    for description, text in (
+        ("COSTS 5 EUR", f"COSTS 5 EUR {asks}"),
+        (f"COSTS 5 EUR{told}", f"COSTS 5 EUR {asks}"),
+        (f"Tool execution requires approval{told}", asks),
+        ("", asks),
+    ):
+        request = {"name": "delete", "args": {"path": "x"}, "description": description}
+        (call,) = calls_of(Interrupt({"action_requests": [request]}, "1"))
+        assert call.text == text
 
 
 @pytest.mark.process

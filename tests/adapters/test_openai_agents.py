@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge import Agent, connect
+from a2a_bridge import Agent, Run, connect
 from a2a_bridge.ext import NoAgentError, hub
 from a2a_bridge.testing.contracts import AdapterContract
 from a2a_bridge.testing.each import each
@@ -43,10 +43,15 @@ def test_an_object_that_is_no_agent_is_named(monkeypatch: pytest.MonkeyPatch) ->
 async def test_options_reach_the_runner_and_the_card_names_the_agent() -> None:
     thing, config = scripted(), object()
     thing.handoff_description = "Keeps the desk."
-    agent = Agent.of(thing, context=lambda run: f"for {run.text}", run_config=config, max_turns=3)
-    async with connect(agent) as peer:
-        await peer.send("hi")
-    assert thing.contexts == [("for hi", config, 3)]
+
+    async def context(run: Run) -> str:
+        return f"for {run.text}"
+
+    for made in (context, lambda run: f"for {run.text}"):
+        agent = Agent.of(thing, context=made, run_config=config, max_turns=3)
+        async with connect(agent) as peer:
+            await peer.send("hi")
+    assert thing.contexts == [("for hi", config, 3)] * 2
     assert (agent.card.name, agent.card.description) == ("scripted", "Keeps the desk.")
 
 
@@ -219,6 +224,40 @@ async def test_a_failed_turn_leaves_no_history_and_a_late_answer_reaches_nobody(
         second = (await peer.send("approve", context_id=where)).task
         assert (await peer.send("yes", task=second)).text == "done: deleted x"
         assert (await peer.send("recall", context_id=where)).text == "approve,approve,recall"
+
+
+@each(
+    ("answer", "fails", "known"),
+    [
+        ("yes", "after the tool", "deleted x"),
+        ("yes", "before the tool", "The user approved the call. It may have run: its result is not known."),
+        ("too much", "before the tool", "too much"),
+        ("no", "before the tool", "The user denied the call."),
+    ],
+)
+async def test_a_failed_turn_keeps_the_results_of_the_calls_that_were_answered(
+    answer: str, fails: str, known: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import agents
+
+    thing = scripted()
+    agent = Agent.of(thing)
+    async with connect(agent) as peer:
+        asked = (await peer.send("approve")).task
+
+        async def crash(self: Any) -> None:
+            self.new_items.clear()
+            raise RuntimeError("the tool crashed")
+
+        with monkeypatch.context() as changed:
+            if fails == "after the tool":
+                thing.output_guardrails = ["trips"]
+            else:
+                changed.setattr(agents.RunResultStreaming, "_turns", crash)
+            assert (await peer.send(answer, task=asked)).state in ("rejected", "failed")
+    (history,) = agent.executor.conversations._states.values()  # type: ignore[attr-defined]
+    assert [one.get("output") for one in history.items] == [None, None, known]
+    assert history.open_calls == ()
 
 
 async def test_an_answer_to_a_question_may_be_data() -> None:

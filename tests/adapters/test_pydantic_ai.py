@@ -1,10 +1,11 @@
 """The adapter of Pydantic AI over a stand-in of its interface (fakes/pydantic_ai). Real agents: `make frameworks`."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from a2a_bridge import Agent, connect
+from a2a_bridge import Agent, Run, connect
 from a2a_bridge.ext import NoAgentError, hub
 from a2a_bridge.testing.contracts import AdapterContract
 from a2a_bridge.testing.each import each
@@ -33,10 +34,15 @@ def test_an_object_that_is_no_agent_is_named() -> None:
 
 async def test_dependencies_are_made_of_the_run() -> None:
     thing = scripted()
-    agent = Agent.of(thing, deps=lambda run: f"deps of {run.text}", description="A desk.")
-    async with connect(agent) as peer:
-        await peer.send("hi")
-    assert thing.deps == ["deps of hi"]
+
+    async def deps(run: Run) -> str:
+        return f"deps of {run.text}"
+
+    for made in (deps, lambda run: f"deps of {run.text}"):
+        agent = Agent.of(thing, deps=made, description="A desk.")
+        async with connect(agent) as peer:
+            await peer.send("hi")
+    assert thing.deps == ["deps of hi"] * 2
     assert (agent.card.name, agent.card.description) == ("scripted", "A desk.")
 
 
@@ -116,6 +122,76 @@ async def test_a_failed_turn_leaves_no_history_and_a_late_answer_reaches_nobody(
         second = (await peer.send("approve", context_id=where)).task
         assert (await peer.send("yes", task=second)).text == "done: deleted x"
         assert (await peer.send("recall", context_id=where)).text == "approve,approve,recall"
+
+
+@each(
+    ("answer", "runs", "known"),
+    [
+        ("yes", True, "deleted x"),
+        ("yes", False, "The user approved the call. It may have run: its result is not known."),
+        ("too much", False, "too much"),
+        ("no", False, "The user denied the call."),
+    ],
+)
+async def test_a_failed_turn_keeps_the_results_of_the_calls_that_were_answered(
+    answer: str, runs: bool, known: str
+) -> None:
+    thing = scripted()
+    agent, events = Agent.of(thing), thing._events
+
+    async def crash(*arguments: Any) -> Any:
+        async for event in events(*arguments):
+            if runs:
+                yield event
+            raise RuntimeError("crashed")
+
+    async with connect(agent) as peer:
+        asked = (await peer.send("approve")).task
+        thing._events = crash
+        assert (await peer.send(answer, task=asked)).state == "failed"
+    (history,) = agent.executor.conversations._states.values()  # type: ignore[attr-defined]
+    assert [part.content for part in history.messages[-1].parts] == [known]
+    assert history.open_calls == ()
+
+
+@each(
+    ("change", "guarded"),
+    [
+        ({}, False),
+        ({"_output_validators": [str]}, True),
+        ({"output_type": [str, "TextOutput"]}, True),
+        ({"output_type": len}, True),
+        ({"capabilities": ["Logging"]}, False),
+        ({"capabilities": ["Redacting"]}, True),
+        ({"capabilities": ["hooks before"]}, False),
+        ({"capabilities": ["hooks after"]}, True),
+    ],
+)
+def test_what_may_change_the_output(change: Any, guarded: bool) -> None:
+    from pydantic_ai import TextOutput
+    from pydantic_ai.capabilities import AbstractCapability, Hooks
+
+    from a2a_bridge_adapters.pydantic_ai import is_guarded
+
+    class Logging(AbstractCapability): ...
+
+    class Redacting(AbstractCapability):
+        async def after_model_request(self, *given: Any, **named: Any) -> Any: ...
+
+    made: dict[str, Any] = {
+        "TextOutput": TextOutput(str),
+        "Logging": Logging(),
+        "Redacting": Redacting(),
+        "hooks before": Hooks({"before_model_request": [len]}),
+        "hooks after": Hooks({"after_model_request": [len]}),
+    }
+    thing = scripted()
+    for name, value in change.items():
+        found = [made.get(one, one) for one in value] if isinstance(value, list) else value
+        setattr(thing, name, found)
+    thing.root_capability.capabilities = getattr(thing, "capabilities", [])
+    assert is_guarded(thing) == guarded
+    assert is_guarded(SimpleNamespace(wrapped=thing)) == guarded
 
 
 async def test_a_forgotten_conversation_takes_no_answer() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from a2a_bridge.ext import hub
+from pydantic_ai.capabilities import CombinedCapability
 from pydantic_ai.messages import (
     FilePart,
     ModelRequest,
@@ -129,6 +130,7 @@ class Agent:
         self.outputs = outputs or {}
         self.deps: list[Any] = []
         self._output_validators: list[Any] = []
+        self.root_capability = CombinedCapability()
 
     @asynccontextmanager
     async def run_stream_events(

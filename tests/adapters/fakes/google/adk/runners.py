@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from google.adk.agents import confirmed
@@ -73,6 +74,7 @@ class Runner:
         self.app_name, self.agent = app_name, agent
         self.session_service, self.artifact_service = session_service, artifact_service
         self.run_configs: list[Any] = []
+        self.plugin_manager = SimpleNamespace(plugins=[])
 
     async def run_async(
         self, *, user_id: str, session_id: str, new_message: Any, state_delta: Any, run_config: Any
