@@ -240,8 +240,9 @@ def _find(module: ModuleType, target: Target, found: dict[str, Any] | None) -> A
         except AttributeError:
             # Of any kind: what `NAME` was meant to be is not known.
             alike = get_close_matches(part, [name for name in dir(thing) if not name.startswith("_")], n=1)
-            offer = f"; did you mean {alike[0]}?" if alike else "" if found is None else _offer(found)
-            raise BadTargetError(f"{target.place} has no {target.name}{offer}") from None
+            offer = _offer(found) if found or (found is not None and not alike) else ""
+            meant = f"; did you mean {alike[0]}?" if alike else ""
+            raise BadTargetError(f"{target.place} has no {target.name}{offer}{meant}") from None
     return thing
 
 
