@@ -221,8 +221,10 @@ class Run:
 
         content: as for `reply`, without Messages. artifact_id: "1", "2"… or any text; empty for a new id.
         name: bytes get the media type of files with such a name. append: True to extend the artifact with
-        this id. last: True if no further piece follows.
+        this id. last: True if no further piece follows. Raises ValueError for append without an id.
         """
+        if append and not artifact_id:
+            raise ValueError("append=True extends an artifact: give its artifact_id")
         event = hub.TaskArtifactUpdateEvent()
         event.task_id = self.task_id
         event.context_id = self.context_id

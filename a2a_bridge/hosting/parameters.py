@@ -2,7 +2,8 @@
 type of its parameter, which is read from the message's data part and whose JSON schema is in the card.
 
 Rules:
-1. Annotations decide, and without one the name `run`. Only the first positional parameter is passed.
+1. Annotations decide, and without one the name `run`. The first positional parameter is passed, and with it
+   the second one if one of the two is the run, and the other one the message.
 2. An annotation that is no text and no Run is a type for pydantic. A type that cannot be read from JSON, or
    an annotation that cannot be resolved and would be misread, is rejected when the agent is made.
 3. A value that does not fit is INVALID_PARAMS naming the member, before anything of the agent runs.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -75,24 +76,56 @@ def takes(function: Callable[..., Any]) -> Takes:
     """Raises TypeError for a function that takes more than the message, or what no message has."""
     parameters = list(inspect.signature(function).parameters.values())
     positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    required = [one for one in positional if one.default is one.empty]
-    named = [one for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
-    if len(required) > 1 or named:
-        others = ", ".join(repr(one.name) for one in (*required[1:], *named))
+    filled = _filled(positional)
+    others = [
+        repr(one.name)
+        for one in parameters
+        if one.default is one.empty
+        and (one.kind is one.KEYWORD_ONLY or (one in positional and one not in filled))
+    ]
+    if others:
         name = getattr(code_of(function), "__qualname__", "the function")
         raise TypeError(
-            f"{name} takes more than the message: nobody fills {others}; write a default, or one parameter of"
-            " a type with these members (a dataclass or a pydantic model), or `run: Run`"
+            f"{name} takes more than the message and its run: nobody fills {', '.join(others)}; write a"
+            " default, or one parameter of a type with these members (a dataclass or a pydantic model),"
+            " beside which `run: Run` may stand"
         )
-    if not positional:
+    if not filled:
         return Takes(lambda _: ())
-    (first, *_) = positional
-    if _takes_run(first):
+    message = next((one for one in filled if not _takes_run(one)), None)
+    if message is None:
         return Takes(lambda run: (run,))
-    annotation = _resolve(function, first)
+    taken = _takes_message(function, message)
+    if len(filled) == 1:
+        return taken
+
+    def of_message(run: Run) -> Arguments:
+        return taken.arguments(run) or (message.default,)
+
+    if message is filled[0]:
+        return Takes(lambda run: (*of_message(run), run), taken.schema)
+    return Takes(lambda run: (run, *of_message(run)), taken.schema)
+
+
+def _filled(positional: Sequence[inspect.Parameter]) -> Sequence[inspect.Parameter]:
+    """The parameters that are passed: the first, and the second if it makes a message and its run of the two.
+    A message beside the run has no default.
+    """
+    if len(positional) < 2:
+        return positional
+    first, second = positional[:2]
+    is_run, is_also = _takes_run(first), _takes_run(second)
+    both = is_run != is_also and (is_also or second.default is second.empty)
+    return positional[: 1 + both]
+
+
+def _takes_message(function: Callable[..., Any], parameter: inspect.Parameter) -> Takes:
+    """The parameter that takes the message: its text, or its data part."""
+    annotation = _resolve(function, parameter)
     if not _members(annotation) - {*_TEXTS, NoneType}:
-        return Takes((lambda run: (run.text,)) if required else (lambda _: ()))
-    typed = _Typed(first, annotation)
+        is_required = parameter.default is parameter.empty
+        return Takes((lambda run: (run.text,)) if is_required else (lambda _: ()))
+    typed = _Typed(parameter, annotation)
     return Takes(typed.arguments, typed.schema)
 
 

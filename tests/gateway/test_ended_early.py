@@ -230,7 +230,7 @@ class Waiting:
         if run.text == "wait":
             await asyncio.Event().wait()
         for number in range(20):
-            yield run.artifact(f"{number}", append=number > 0, last=number == 19)
+            yield run.artifact(f"{number}")
             await asyncio.sleep(0)
         yield run.status("completed")
 

@@ -326,6 +326,22 @@ async def test_the_parameter_decides_the_argument() -> None:
     async def with_default(text: str, unit: str = "°C") -> str:
         return text + unit
 
+    @agent
+    async def text_and_run(text: str, run: Run) -> str:
+        return f"{text} {type(run).__name__}"
+
+    @agent
+    def run_and_text(given: Run, text: str) -> str:
+        return f"{text} {type(given).__name__}"
+
+    @agent
+    async def text_and_perhaps_run(text: str = "none", given: Run | None = None, more: int = 3) -> str:
+        return f"{text} {type(given).__name__} {more}"
+
+    @agent
+    async def run_and_default(run: Run, count: int = 3) -> str:
+        return f"{type(run).__name__} {count}"
+
     for made, expected in (
         (by_name, "Run"),
         (by_annotation, "Run"),
@@ -336,6 +352,10 @@ async def test_the_parameter_decides_the_argument() -> None:
         (bare, "str"),
         (nothing, "nothing"),
         (with_default, "x°C"),
+        (text_and_run, "x Run"),
+        (run_and_text, "x Run"),
+        (text_and_perhaps_run, "none Run 3"),
+        (run_and_default, "Run 3"),
     ):
         assert (await Talk(made).send("x")).parts[0].text == expected
 

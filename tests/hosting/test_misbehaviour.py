@@ -81,7 +81,7 @@ def restarted(run: Run) -> Event:
 
 
 def nameless_piece(run: Run) -> Event:
-    event = run.artifact("x", append=True)
+    event = run.artifact("x", artifact_id="1", append=True)
     event.artifact.artifact_id = ""
     return event
 
