@@ -15,7 +15,7 @@ import sys
 import sysconfig
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from time import monotonic
 from types import FrameType
@@ -181,12 +181,21 @@ def stop_signals(grace: float) -> Iterator[Stop]:
             os._exit(128 + number)
         stop.request(signal.Signals(number).name)
 
-    deadline = threading.Timer(grace + _LAST, _end, (grace,))
-    deadline.daemon = True
+    #: released by the first signal. Its handler starts no thread: a further signal may interrupt that
+    asked, over = threading.Lock(), threading.Event()
+    asked.acquire()
 
-    def watch(_number: int, _frame: Any) -> None:
-        if deadline.ident is None:
-            deadline.start()
+    def limit() -> None:
+        asked.acquire()
+        if not over.wait(grace + _LAST):
+            _end(grace)
+
+    limiter = threading.Thread(target=limit, name="a2a stop limit", daemon=True)
+    limiter.start()
+
+    def watch(*_: Any) -> None:
+        with suppress(RuntimeError):  # it is released already
+            asked.release()
 
     previous: dict[int, Any] = {}
     for number in _SIGNALS:
@@ -200,7 +209,9 @@ def stop_signals(grace: float) -> Iterator[Stop]:
     try:
         yield stop
     finally:
-        deadline.cancel()
+        over.set()
+        watch()
+        limiter.join()
         for number in _SIGNALS:
             if number in previous:
                 signal.signal(number, previous[number])

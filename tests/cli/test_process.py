@@ -6,11 +6,14 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from a2a_bridge.app.process import stop_signals
 from tests.cli.commands import ANY_PORT, command, serving
 from tests.patience import PATIENCE
 from tests.shared_library import need_shared_library
@@ -190,6 +193,21 @@ async def test_an_agent_that_blocks_the_event_loop_keeps_no_process_from_ending(
     finally:
         if process.returncode is None:
             process.kill()
+
+
+async def test_a_signal_starts_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second signal could come while the handler of the first one starts it, and start it again."""
+    started: list[threading.Thread] = []
+    with stop_signals(PATIENCE) as stop:
+        before = threading.enumerate()
+        monkeypatch.setattr(threading.Thread, "start", started.append)
+        signal.raise_signal(signal.SIGTERM)
+        handler: Any = signal.getsignal(signal.SIGTERM)
+        handler(signal.SIGTERM, None)
+        async with asyncio.timeout(PATIENCE):
+            await stop.wait()
+    assert (started, stop.cause) == ([], "SIGTERM")
+    assert len(threading.enumerate()) == len(before) - 1  # that with the limit has ended, too
 
 
 async def _send(url: str) -> None:
