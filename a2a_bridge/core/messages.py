@@ -32,6 +32,24 @@ def cut_history(task: hub.Task, limit: int | None) -> None:
         del task.history[: len(task.history) - limit]
 
 
+def shortened(task: hub.Task, limit: int | None) -> hub.Task:
+    """The task with its newest `limit` messages (see `cut_history`): a copy, which never holds the others, or
+    the task itself if it has no more.
+    """
+    history = task.history
+    if limit is None or limit < 0 or limit >= len(history):
+        return task
+    made = hub.Task(history=history[len(history) - limit :])
+    for field, value in task.ListFields():
+        if field.name == "history":
+            continue
+        if hasattr(value, "MergeFrom"):  # a message or a repeated member
+            getattr(made, field.name).MergeFrom(value)
+        else:
+            setattr(made, field.name, value)
+    return made
+
+
 def text_part(text: str, **members: Any) -> hub.Part:
     """A part with text; `members` are further fields of Part, such as `media_type`."""
     return hub.Part(text=text, **members)

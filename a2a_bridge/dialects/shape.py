@@ -2,7 +2,7 @@ r"""Compiles a table of JSON members into the functions that read and write one 
 
 A table lists the differences between the JSON of a message and the hub's own JSON: a tag such as `kind`,
 other names of enum values, members that are always present. Types and field numbers come from the hub's
-descriptor. Three rules:
+descriptor. Four rules:
 
 1. A shape with `metadata` is a *unit*: its unmapped content is kept in its metadata (see `Shape`). A shape
    without metadata is *inline*: it belongs to the surrounding unit.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from uuid import uuid4
 
 from a2a_bridge.bindings.binding import DialOptions
@@ -303,7 +303,7 @@ class Contexts:
         if call.operation is not ops.SEND_MESSAGE:
             answer = await self._service.unary(call)
             if call.operation is ops.LIST_TASKS:
-                _settle(call.request, answer)
+                return cast("Res", _settled(call.request, answer))
             return answer
         request: Any = call.request
         completed: Call[Req, Res] = await self._complete(call) if request.message.task_id else call
@@ -360,11 +360,17 @@ class Contexts:
         self._tasks.keep_context(self._scoped(call.request, call.context), task_id, context_id)
 
 
-def _settle(request: Any, page: Any) -> None:
-    page.page_size = len(page.tasks)
-    if not request.include_artifacts:
-        for task in page.tasks:
-            task.ClearField("artifacts")
+def _settled(request: Any, page: Any) -> Any:
+    """The page with its true size, and without artifacts that were not asked for."""
+    bare = not request.include_artifacts and any(task.artifacts for task in page.tasks)
+    if page.page_size == len(page.tasks) and not bare:
+        return page
+    made = hub.ListTasksResponse()
+    made.CopyFrom(page)
+    made.page_size = len(made.tasks)
+    for task in made.tasks if bare else ():
+        task.ClearField("artifacts")
+    return made
 
 
 #: seconds between two questions, and for the response to one

@@ -314,10 +314,12 @@ class Ownership:
             made.context_id = await self._at_agent(call, scope, request.context_id)
             call = Call(call.operation, made, call.context)
         page = await self._lists.answer(call)
-        tasks = [await self._owners.rename_for_caller(scope, one) for one in page.tasks]
-        del page.tasks[:]
-        page.tasks.extend(tasks)
-        return page
+        return hub.ListTasksResponse(
+            tasks=[await self._owners.rename_for_caller(scope, one) for one in page.tasks],
+            next_page_token=page.next_page_token,
+            page_size=page.page_size,
+            total_size=page.total_size,
+        )
 
     async def _find_owned(self, call: Call[Any, Any], scope: Scope, task_id: str) -> Owned | None:
         """The record of a task that the caller may reach; None if it has no owner. Raises TASK_NOT_FOUND."""

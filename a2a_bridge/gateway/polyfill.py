@@ -23,7 +23,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.callers import ScopeOf
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
-from a2a_bridge.core.messages import INTERRUPTED, RUNNING, cut_history, is_terminal
+from a2a_bridge.core.messages import INTERRUPTED, RUNNING, is_terminal, shortened
 from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.resume import event_id, number_of, resume_id
 from a2a_bridge.core.service import Event, Events, HandedOver, Service, no_events, open_stream, reject_stream
@@ -112,8 +112,7 @@ class _Polyfill:
             if call.operation in _OFTEN_MISSING and error.reason is Reason.METHOD_NOT_FOUND:
                 raise self._lacks(call.operation) from error
             raise
-        self._note_response(call, response)
-        return response
+        return cast("Res", self._shown(call, response))
 
     def stream(self, call: Call[Req, Res], /) -> Events:
         if call.operation in self._lacking:
@@ -132,23 +131,23 @@ class _Polyfill:
             async for event in events:
                 if self._tasks is not None and scope is not None:
                     self._tasks.note_event(scope, event.message)
-                if event.message.HasField("task"):
-                    cut_history(event.message.task, limit)
-                yield event
+                yield _with_history(event, limit)
 
-    def _note_response(self, call: Call[Any, Any], response: Any) -> None:
-        """Remembers the task of a response, and cuts its history to the requested length."""
-        if isinstance(response, hub.SendMessageResponse):
-            if not response.HasField("task"):
-                return
+    def _shown(self, call: Call[Any, Any], response: Any) -> Any:
+        """Remembers the task of a response. Returns the response with a history of the requested length."""
+        is_sent = isinstance(response, hub.SendMessageResponse)
+        if is_sent and response.HasField("task"):
             task = response.task
         elif isinstance(response, hub.Task):
             task = response
         else:
-            return
+            return response
         if self._tasks is not None:
             self._tasks.note_task(self._scoped(call.request, call.context), task)
-        cut_history(task, self._history_limit(call))
+        shown = shortened(task, self._history_limit(call))
+        if shown is task:
+            return response
+        return hub.SendMessageResponse(task=shown) if is_sent else shown
 
     def _history_limit(self, call: Call[Any, Any]) -> int | None:
         """The requested number of messages; None for all, and for callers of 0.x, who get the agent's
@@ -165,6 +164,15 @@ class _Polyfill:
 
     def _lacks(self, operation: Operation[Any, Any]) -> A2AError:
         return _unsupported(operation, f"the agent speaks A2A {self._version} and does not offer")
+
+
+def _with_history(event: Event, limit: int | None) -> Event:
+    """An event, whose task has the newest `limit` messages."""
+    if not event.message.HasField("task"):
+        return event
+    task = event.message.task
+    shown = shortened(task, limit)
+    return event if shown is task else Event(hub.StreamResponse(task=shown), event.id, event.gap)
 
 
 _UPDATES = ("status_update", "artifact_update")
@@ -309,11 +317,14 @@ def _remove_announced(task: hub.Task, call: Call[Any, Any], update: Any, earlier
 
 
 async def _get(service: Service, call: Call[Any, Any], task_id: str) -> hub.Task:
+    """The task by GetTask, for its caller to change."""
     members: dict[str, int] = {}
     configuration = getattr(call.request, "configuration", None)
     if configuration is not None and configuration.HasField("history_length"):
         members["history_length"] = configuration.history_length
-    return await fetch_task(service, call, task_id, **members)
+    made = hub.Task()
+    made.CopyFrom(await fetch_task(service, call, task_id, **members))
+    return made
 
 
 _PATH = "/message:stream"

@@ -289,9 +289,8 @@ class StreamSharing:
         if after:
             # The first event replaces the lost events. On the wire, only the head of a stream tells of a gap.
             head = opened.first[0]
-            head.gap = True
-            if known is not None:
-                head.message = _mark(head.message, known, after, head.id)
+            shown = head.message if known is None else _mark(head.message, known, after, head.id)
+            opened.first[0] = Event(shown, head.id, gap=True)
         return opened
 
     async def _read_ended(self, call: Call[Any, Any], after: str, rejected: A2AError) -> _Opened:
@@ -299,8 +298,9 @@ class StreamSharing:
         task = await fetch_task(self._service, call, call.request.id, seconds=None)
         if task.status.state not in TERMINAL:
             raise rejected
-        mark_gap(task, after, after)
-        return _Opened([Event(hub.StreamResponse(task=task), gap=True)])
+        shown = hub.StreamResponse(task=task)
+        mark_gap(shown.task, after, after)
+        return _Opened([Event(shown, gap=True)])
 
     async def _first(
         self, call: Call[Any, Any], context: CallContext

@@ -70,7 +70,8 @@ class StreamRegistry:
 
     Rules:
     1. A task has one current stream. A newer stream replaces it; the older lives while it has readers.
-    2. A stream without readers lingers. If the agent can resume it or it is over, only its log is kept.
+    2. A stream without readers lingers. If the agent can resume it or it is over, only its log is kept; and
+       not even that if its ids are those of the agent, which has the events itself.
     3. Streams without readers are evicted in LRU order. A stream with readers is never evicted: under
        pressure it keeps fewer events, and new streams are not kept at all.
 

@@ -323,8 +323,11 @@ class TaskLists:
         token, read = "", 0
         for _, one in page:
             task = fresh.get(one.id)
-            if task is not None and fits(one) and not filler.add(task):
-                break
+            if task is not None and fits(one):
+                own = hub.Task()
+                own.CopyFrom(task)
+                if not filler.add(own):
+                    break
             read += 1
         if len(rest) > read:
             token = self._tokens.next_token(scope, query, page[read - 1][0])

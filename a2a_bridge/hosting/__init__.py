@@ -1,4 +1,4 @@
-"""Python agents in this process: the executor interface, the engine that runs executors, and its stores."""
+"""Python agents in this process: the executor interface, and the engine that runs executors."""
 
 from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.hosting.decorator import Agent, agent
