@@ -29,7 +29,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.callers import ScopeOf
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
-from a2a_bridge.core.messages import TERMINAL, context_id_of, state_of, task_id_of
+from a2a_bridge.core.messages import RUNNING, TERMINAL, context_id_of, state_of, task_id_of
 from a2a_bridge.core.operations import GET_TASK, Req, Res
 from a2a_bridge.core.option_classes import ReplayOptions, UpstreamValues
 from a2a_bridge.core.service import Event, Events, HandedOver, Service, open_stream, reject, reject_stream
@@ -38,6 +38,7 @@ from a2a_bridge.dialects.annotation import finality
 from a2a_bridge.gateway.cards import ReadCard
 from a2a_bridge.gateway.credentials.sending import UpstreamCredentials
 from a2a_bridge.gateway.destinations import with_endpoints
+from a2a_bridge.gateway.early_answers import EarlyAnswers
 from a2a_bridge.gateway.failover import Affinity, Failover, Retries, RetryBudget, circuits, with_patience
 from a2a_bridge.gateway.polyfill import Unstreamed
 from a2a_bridge.gateway.stream_sharing import StreamSharing
@@ -197,7 +198,14 @@ class Connections:
             resumes=shape.resumes,
             memory=self._memory,
         )
-        service: Service = Contexts(sharing, self._tasks, scopes_by(self._options.forward))
+        early = (
+            None
+            if shape.dialect.final_events
+            else EarlyAnswers(
+                sharing, waits=self._options.profile.quirks.answers_early, limit=self._options.timeout
+            )
+        )
+        service: Service = Contexts(sharing, self._tasks, scopes_by(self._options.forward), early)
         if shape.tenant:
             service = TenantRule(service, shape.tenant)
         return _Generation(shape, failover, sharing, service)
@@ -290,12 +298,20 @@ class Contexts:
     4. A page of ListTasks is corrected to the request: some agents always include artifacts (a2a-server-lf
        0.5.3 never reads includeArtifacts), and agents disagree about `pageSize`, which is the number of tasks
        in this page.
+    5. The task of an agent that does not wait for it is waited for here (`early_answers.py`).
 
-    scoped: the scope of a call.
+    scoped: the scope of a call. early: None for an agent that need not wait.
     """
 
-    def __init__(self, service: Service, tasks: Tasks, scoped: ScopeOf = visible_to) -> None:
+    def __init__(
+        self,
+        service: Service,
+        tasks: Tasks,
+        scoped: ScopeOf = visible_to,
+        early: EarlyAnswers | None = None,
+    ) -> None:
         self._service = service
+        self._early = early
         self._scoped = scoped
         self._tasks = tasks
 
@@ -309,6 +325,13 @@ class Contexts:
         completed: Call[Req, Res] = await self._complete(call) if request.message.task_id else call
         response = await self._service.unary(completed)
         sent: Any = response
+        if (
+            self._early is not None
+            and sent.task.status.state in RUNNING
+            and sent.task.id
+            and not request.configuration.return_immediately
+        ):
+            sent = response = cast("Res", await self._early.wait(completed, sent))
         task: hub.Task = sent.task
         if task.id and task.status.state not in TERMINAL:
             self._note(call, task.id, task.context_id)

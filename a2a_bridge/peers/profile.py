@@ -59,6 +59,8 @@ class Quirks:
     #: a card with an interface that is no HTTP URL of the card's own origin is rejected as a whole. `check`
     #: names the reader; its requests look like those of its SDK
     http_cards: bool = False
+    #: as an agent of 1.0, it answers a message that waits with a task in work: the gateway waits for the task
+    answers_early: bool = False
     #: a card of 1.0 that has members of another version is rejected as a whole. `check` names the reader
     exact_cards: bool = False
 

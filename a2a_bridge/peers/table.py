@@ -102,6 +102,12 @@ PROFILES: tuple[Profile, ...] = (
         grpc=GrpcAddress("bare", "first", "v0.3.15, a2aclient/grpc.go:40, a2aclient/factory.go:76"),
     ),
     Profile(
+        "fasta2a-2",
+        "fasta2a 2, which serves agents of pydantic-ai 2",
+        quirks=Quirks(answers_early=True),
+        evidence={"answers_early": Evidence("2.1.1, fasta2a/task_manager.py:149")},
+    ),
+    Profile(
         "google-adk-2",
         "Google ADK 2 for Python, as a reader of cards; its requests are those of a2a-sdk 1.x",
         quirks=Quirks(http_cards=True),
@@ -144,11 +150,12 @@ PROFILES: tuple[Profile, ...] = (
         # Its requests look like requests of 0.3, also for the card: the same headers in the same order.
         "a2a-java-1-alpha",
         "a2a-java 1.0.0.Alpha3 (io.github.a2asdk), which sends no A2A-Version",
-        quirks=Quirks(exact_cards=True),
+        quirks=Quirks(exact_cards=True, answers_early=True),
         evidence={
+            "answers_early": Evidence("1.0.0.Alpha3, observed: it knows `blocking` of a draft instead"),
             "exact_cards": Evidence(
                 "1.0.0.Alpha3, observed: A2A.getAgentCard fails for `protocolVersion` in AgentCard"
-            )
+            ),
         },
     ),
     Profile(
