@@ -36,6 +36,7 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.masking import without_query_values
 from a2a_bridge.core.option_classes import GrantValues, ReplayOptions, TokenEndpointValues, UpstreamValues
 from a2a_bridge.core.options import PREFIX, taken
+from a2a_bridge.dialects import GRPC, V0_3
 from a2a_bridge.gateway.cards import CardReader
 from a2a_bridge.gateway.credentials.grants import ClientCredentials, TokenExchange
 from a2a_bridge.gateway.credentials.sending import StaticCredentials, UpstreamCredentials
@@ -232,10 +233,21 @@ async def _fault(one: Destination, options: DialOptions) -> str:
     error = await ask(one.candidate, options)
     if error is None or error.reason is Reason.TASK_NOT_FOUND:
         return ""
+    if error.reason in _NO_SERVICE and one.candidate.interface.protocol_binding == GRPC.name:
+        older = await ask(replace(one.candidate, dialect=V0_3), options)
+        if older is None or older.reason not in _NO_SERVICE | {Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED}:
+            return (
+                "its gRPC service is a2a.v1, that of 0.3 (--a2a-version 0.3); a2a-java 1.0.0.Alpha3 speaks a"
+                " draft of 1.0 under this name, so call that over JSON-RPC or HTTP+JSON"
+            )
     is_fault = (
         hasattr(error, "__notes__") or error.reason in FAULTS or error.reason is Reason.DEADLINE_EXCEEDED
     )
     return cause_of(error) if is_fault else ""
+
+
+#: answers of a gRPC server without the service of a version
+_NO_SERVICE = frozenset({Reason.METHOD_NOT_FOUND, Reason.VERSION_NOT_SUPPORTED})
 
 
 def _origin(url: str) -> str:

@@ -9,6 +9,8 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 from joserfc.jwk import ECKey
 
@@ -466,3 +468,24 @@ async def test_the_version_that_was_assumed_is_named_when_the_agent_does_not_kno
         err = (await running.ended()).err
     assert "0.2.5 is assumed, because a card without protocolVersion counts as that" in err
     assert "--card FILE" in err
+
+
+async def test_a_server_with_the_grpc_service_of_0_3_is_named_at_start() -> None:
+    """As a2a-java 1.0.0.Alpha3, which speaks its draft of 1.0 as a2a.v1."""
+
+    async def reject(_: bytes, context: Any) -> bytes:
+        await context.abort(grpc.StatusCode.NOT_FOUND, "Task not found")
+        raise AssertionError
+
+    handlers = {"GetTask": grpc.unary_unary_rpc_method_handler(reject)}
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("a2a.v1.A2AService", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with serving("gateway", f"127.0.0.1:{port}", *ANY_PORT) as gateway:
+            gateway.signal()
+            done = await gateway.ended()
+    finally:
+        await server.stop(None)
+    assert "its gRPC service is a2a.v1" in done.err
