@@ -255,6 +255,9 @@ class Group(_TakesAsIs, TyperGroup):
             group = context.info_name if context.parent is not None else ""
             if advice := instead_of_command(group, args[0]):
                 error.message = f"{error.message.rstrip('.')}; use {advice}"
+            elif group and "Did you mean" not in error.message:
+                names = ", ".join(self.list_commands(context))
+                error.message = f"{error.message.rstrip('.')}; {context.command_path} has {names}"
             raise
 
 

@@ -22,7 +22,14 @@ from a2a_bridge.cards import Candidate, Resolver, interface, select
 from a2a_bridge.cards.read import CardError, assumption
 from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.advertised import FAULTS, Advertised, ask
-from a2a_bridge.cli.connect import dial_options, found_at, grpc_interface, read_card_file, with_user_url
+from a2a_bridge.cli.connect import (
+    dial_options,
+    found_at,
+    grpc_interface,
+    note_unknown,
+    read_card_file,
+    with_user_url,
+)
 from a2a_bridge.cli.log_setup import configure_tracing
 from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.reload import Reloader
@@ -49,8 +56,10 @@ if TYPE_CHECKING:
     from a2a_bridge.cli.running import Launch
 
 
-def gateway_options(flags: GatewayFlags) -> tuple[ListenOptions, DialOptions]:
-    """The options for one agent. Raises typer.BadParameter, and typer.Exit."""
+def gateway_options(flags: GatewayFlags, *, relays: bool = True) -> tuple[ListenOptions, DialOptions]:
+    """The options for one agent. relays: whether the command can relay notifications. Raises
+    typer.BadParameter, and typer.Exit.
+    """
     parse_binding(flags.binding)
     store, push_relay = flags.store, flags.push_relay
     if flags.push_signing_key and (not push_relay or store in ("", MEMORY)):
@@ -82,10 +91,10 @@ def gateway_options(flags: GatewayFlags) -> tuple[ListenOptions, DialOptions]:
     used = push_relay or keeps_owners(options)
     if store and not used and store != os.environ.get(PREFIX + "STORE"):
         # The variable may be set for `serve`. The flag shows that the user expects a store.
+        relay = "--push-relay, or " if relays else ""
         raise usage_error(
             "--store",
-            "needs --push-relay, or callers that this gateway checks and the agent does not; nothing else is"
-            " stored",
+            f"needs {relay}callers that are checked here and not by the agent; nothing else is stored",
         )
     return replace(listening, options=options), dialling
 
@@ -150,6 +159,7 @@ async def found(
         if file is not None:
             try:
                 card = await read_card_file(file, options)
+                note_unknown(file)
             except CardError as error:
                 if not error.absent:
                     raise

@@ -13,7 +13,7 @@ from a2a_bridge.cli.server_flags import GatewayFlags
 from a2a_bridge.core.addresses import ListenAddress
 from a2a_bridge.core.call import Principal
 from a2a_bridge.core.callers import Presented
-from a2a_bridge_adapters.fronts.listener import listen
+from a2a_bridge_adapters.fronts.listener import bind, listen
 
 COMMAND = str(Path(sys.executable).parent / "a2a-bridge")
 INITIALIZE = {
@@ -53,8 +53,10 @@ def authentication() -> Authentication:
 @asynccontextmanager
 async def listening(app: Any, **flags: Any) -> AsyncIterator[str]:
     """The URL of an application, which starts with its first request."""
-    async with listen(app, ListenAddress(), GatewayFlags(timeout_graceful_shutdown=1.0, **flags)) as listener:
-        yield f"http://{listener.http}"
+    how = GatewayFlags(timeout_graceful_shutdown=1.0, **flags)
+    with bind(ListenAddress()) as bound:
+        async with listen(app, bound, how) as listener:
+            yield f"http://{listener.http}"
 
 
 @asynccontextmanager

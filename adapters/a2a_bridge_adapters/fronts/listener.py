@@ -67,11 +67,15 @@ class Listener:
         await asyncio.wait({self.serving})
 
 
-@asynccontextmanager
-async def listen(app: Application, address: ListenAddress, flags: GatewayFlags) -> AsyncIterator[Listener]:
-    """Serves an application while the context is open. Raises OSError for an address that cannot be used."""
+def bind(address: ListenAddress) -> socket.socket:
+    """A socket that listens. Raises OSError for an address that cannot be used."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    bound = socket.create_server((address.host, address.port), family=family, backlog=1024)
+    return socket.create_server((address.host, address.port), family=family, backlog=1024)
+
+
+@asynccontextmanager
+async def listen(app: Application, bound: socket.socket, flags: GatewayFlags) -> AsyncIterator[Listener]:
+    """Serves an application while the context is open. bound: listens; its owner closes it."""
     certificate = flags.ssl_certfile
     draining = asyncio.Event()
     config = uvicorn.Config(
@@ -87,22 +91,18 @@ async def listen(app: Application, address: ListenAddress, flags: GatewayFlags) 
         ssl_keyfile=None if flags.ssl_keyfile is None else str(flags.ssl_keyfile),
     )
     server = _Server(config)
+    serving = asyncio.create_task(server.serve([bound]))
+    listening = asyncio.create_task(server.listens.wait())
+    await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
+    listening.cancel()
+    if serving.done():
+        await serving
+    host, port = bound.getsockname()[:2]
+    listener = Listener(ListenAddress(host, port), certificate is not None, server, serving, draining)
     try:
-        serving = asyncio.create_task(server.serve([bound]))
-        listening = asyncio.create_task(server.listens.wait())
-        await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
-        listening.cancel()
-        if serving.done():
-            await serving
-        host, port = bound.getsockname()[:2]
-        secure = certificate is not None
-        listener = Listener(ListenAddress(host, port), secure, server, serving, draining)
-        try:
-            yield listener
-        finally:
-            await listener.drain(flags.timeout_graceful_shutdown)
+        yield listener
     finally:
-        bound.close()
+        await listener.drain(flags.timeout_graceful_shutdown)
 
 
 def _ending_with(draining: asyncio.Event, app: Application) -> Application:

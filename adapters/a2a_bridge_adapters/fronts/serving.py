@@ -32,7 +32,7 @@ from a2a_bridge.cli.values import parse_binding, use_bridge_key
 from a2a_bridge_adapters.fronts.application import Opens
 from a2a_bridge_adapters.fronts.callers import LOCAL
 from a2a_bridge_adapters.fronts.flags import FrontFlags, McpFlags, OpenAiFlags
-from a2a_bridge_adapters.fronts.listener import Listener, listen
+from a2a_bridge_adapters.fronts.listener import Listener, bind, listen
 from a2a_bridge_adapters.fronts.turn import Upstream
 
 #: seconds for agents to cancel the tasks of requests, after the time for draining
@@ -60,7 +60,7 @@ class _Front:
         served = flags.as_gateway()
         note_open(served)
         use_bridge_key(served.bridge_key)
-        listening, dialling = gateway_options(served)
+        listening, dialling = gateway_options(served, relays=False)
         return cls(parse(target), served, listening, dialling)
 
     def edge(self, flags: McpFlags | OpenAiFlags) -> dict[str, Any]:
@@ -153,13 +153,15 @@ def _serve(context: typer.Context, front: _Front, opens: Opens) -> None:
 
 @asynccontextmanager
 async def _open(front: _Front, opens: Opens) -> AsyncIterator[Listener]:
-    async with (
-        _ready(front),
-        front.upstream(min(_CLOSING, front.flags.timeout_graceful_shutdown)) as upstream,
-        opens(upstream) as app,
-        listen(app, front.listening.http, front.flags) as listener,
-    ):
-        yield listener
+    # Before the front is open: an address that is used is an error without a group of its server's tasks.
+    with bind(front.listening.http) as bound:
+        async with (
+            _ready(front),
+            front.upstream(min(_CLOSING, front.flags.timeout_graceful_shutdown)) as upstream,
+            opens(upstream) as app,
+            listen(app, bound, front.flags) as listener,
+        ):
+            yield listener
 
 
 @asynccontextmanager
