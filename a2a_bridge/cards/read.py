@@ -21,6 +21,8 @@ from typing import Any, cast
 from urllib.parse import urljoin
 
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError
+from a2a_bridge.codec.plan import plan_of
+from a2a_bridge.codec.unknown import unknown_members
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD, Req, Res
@@ -70,6 +72,16 @@ def parse_bytes(body: bytes, location: str, *, hosted: bool = False) -> hub.Agen
         raise CardError(f"the document at {location} is not JSON: {error}", hint=hint) from None
     except A2AError as error:
         raise CardError(error.message, hint=hint) from None
+
+
+def unknown_in(body: bytes) -> list[tuple[str, str, list[str]]]:
+    """The members of a card of 1.0 that it does not define: see `codec.unknown.unknown_members`. Those of
+    older versions, which name theirs otherwise, are not looked for. body: a JSON object.
+    """
+    tree: Any = loads(body)
+    if _old({"url": ""} | tree if _has_old_members(tree) else tree) is not None:
+        return []
+    return list(unknown_members(plan_of(hub.AgentCard), tree))
 
 
 def _parse(tree: Json, location: str, hosted: bool) -> hub.AgentCard:

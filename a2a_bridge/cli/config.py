@@ -37,6 +37,9 @@ class CheckFlags(OutputFlags):
     command: Served | None = flag(
         None, "The command that the file is for; default: the one that its agents are for.", variable=""
     )
+    no_files: bool = flag(
+        False, "Do not look for the files and programs that it names: they are elsewhere.", variable=""
+    )
 
 
 @app.command(cls=Command)
@@ -47,18 +50,18 @@ def check(
     *,
     flags: CheckFlags,
 ) -> None:
-    """Check a configuration file: its keys, its values, and that no secret stands in it.
+    """Check a configuration file: its keys, its values, the files that it names, and that it has no secret.
 
     For example:
 
       a2a-bridge config check bridge.toml
     """
-    from a2a_bridge.cli.settings import effective
+    from a2a_bridge.cli.settings import check as check_file
 
     try:
         read = ConfigFile.read(file)
         command = flags.command or meant_by(read.tree)
-        effective(_command(context, command).callback.group, read, {})
+        check_file(_command(context, command).callback.group, read, files=not flags.no_files)
     except ConfigError as error:
         problems = [{"line": one.line, "text": one.text} for one in error.problems]
         raise fail(Exit.USAGE, str(error), data=problems) from None

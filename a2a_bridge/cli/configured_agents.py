@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from a2a_bridge.agents import (
     PATH,
@@ -30,13 +33,14 @@ from a2a_bridge.app.runtime import serve_gateway
 from a2a_bridge.app.serving import Server, Shared
 from a2a_bridge.cards import interface
 from a2a_bridge.cli.advertised import Advertised
+from a2a_bridge.cli.config_file import ConfigFile
 from a2a_bridge.cli.connect import version_of
 from a2a_bridge.cli.gateway_setup import found, gateway_options
 from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.running import builtin_or_envoy, launch_of, serve_until_signal
 from a2a_bridge.cli.server_flags import flags_of
 from a2a_bridge.cli.server_options import ListenOptions, limits_of, load_agent
-from a2a_bridge.cli.target import parse
+from a2a_bridge.cli.target import BadTargetError, parse
 from a2a_bridge.cli.values import HEADER, parse_binding, usage_error
 from a2a_bridge.dialects import GRPC
 from a2a_bridge.middleware.limits import LiveLimits
@@ -133,8 +137,25 @@ class _Changes:
     def _entry(self, flags: Any, name: str) -> tuple[AgentEntry, _Open]:
         settings, only = flags.agents[name], len(flags.agents) == 1
         names = (settings.host.lower(),) if settings.host else ()
-        entry, limits = self._kind.entry(name, settings, flags_of(flags, settings), names, only, self._launch)
+        with _in_table(flags.config, name):
+            own = flags_of(flags, settings)
+            entry, limits = self._kind.entry(name, settings, own, names, only, self._launch)
         return entry, _Open(_key(flags, name), limits)
+
+
+@contextmanager
+def _in_table(file: Path | None, name: str) -> Iterator[None]:
+    """Adds the place to an error of the table of an agent: its options have the names of flags."""
+    try:
+        yield
+    except typer.BadParameter as error:
+        option = str(error.param_hint or "").removeprefix("--").replace("-", "_")
+        line = 0 if file is None else ConfigFile.read(file).line_of(("agents", name, option))
+        place = f"{file}:{line}: " if line else ""
+        error.message = f"{place}[agents.{name}]: {error.message}"
+        raise
+    except BadTargetError as error:
+        raise BadTargetError(f"[agents.{name}]: {error}") from None
 
 
 def _key(flags: Any, name: str) -> object:

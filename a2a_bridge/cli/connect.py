@@ -10,12 +10,15 @@ from a2a_bridge.app import runtime
 from a2a_bridge.bindings.binding import DialOptions, TlsFiles, http_fetch
 from a2a_bridge.bindings.places import place_of
 from a2a_bridge.cards import interface
-from a2a_bridge.cards.read import CardError, parse_bytes, without_mark
+from a2a_bridge.cards.read import CardError, parse_bytes, unknown_in, without_mark
 from a2a_bridge.cards.resolve import Resolver
+from a2a_bridge.cli.config_file import suggestion
+from a2a_bridge.cli.envoy import inside
 from a2a_bridge.cli.flags import AgentFlags, DialFlags
 from a2a_bridge.cli.output import print_message
 from a2a_bridge.cli.target import BadTargetError, Target, TargetKind, load
 from a2a_bridge.cli.values import parameters, parse_dialect, parse_peer, usage_error
+from a2a_bridge.cli.worker import Worker
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.options import taken
 from a2a_bridge.dialects import KNOWN
@@ -119,6 +122,18 @@ async def read_card_file(path: Path, options: DialOptions) -> hub.AgentCard:
 def card_file(path: Path, *, hosted: bool = False) -> hub.AgentCard:
     """The card in a file. hosted: as for `parse_bytes`. Raises CardError."""
     return parse_bytes(_content(path), str(path), hosted=hosted)
+
+
+def note_unknown(path: Path) -> None:
+    """Warns of members in a card file that no card has. The file is valid. For workers and Envoy, the
+    supervisor does so.
+    """
+    if inside() is not None or Worker.of_environment() is not None:
+        return
+    for place, name, names in unknown_in(_content(path)):
+        where = f" of {place}" if place else ""
+        text = f"{path}: unknown member {name[:64]}{where}{suggestion(name[:64], names)}"
+        print_message(f"warning: {text}", "yellow")
 
 
 def _content(path: Path) -> bytes:

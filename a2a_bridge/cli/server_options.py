@@ -17,7 +17,7 @@ from a2a_bridge.app import runtime
 from a2a_bridge.auth.rules import LiveRules, Rule
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.cards import interface
-from a2a_bridge.cli.connect import card_file
+from a2a_bridge.cli.connect import card_file, note_unknown
 from a2a_bridge.cli.log_setup import configure_tracing, open_logging
 from a2a_bridge.cli.output import fail
 from a2a_bridge.cli.reload import Reloader
@@ -361,7 +361,9 @@ def _of_code(code: str, flags: ServeFlags) -> Agent:
 def _card(path: Path) -> hub.AgentCard:
     """The card of `--card`, which needs no interfaces. Raises typer.BadParameter."""
     try:
-        return without_carrier(card_file(path, hosted=True))
+        card = card_file(path, hosted=True)
+        note_unknown(path)
+        return without_carrier(card)
     except A2AError as error:
         raise usage_error("--card", error.message) from None
 

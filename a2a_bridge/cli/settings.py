@@ -11,10 +11,11 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, is_dataclass
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import pydantic
@@ -23,13 +24,21 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile, Place, Problem, suggestion
+from a2a_bridge.cli.target import BadTargetError, TargetKind, parse
 from a2a_bridge.cli.values import plain_secret, seconds, text_or_file
 from a2a_bridge.core.options import Option, options_of
+from a2a_bridge.hosting.programs import ProgramError, find_program
 
 #: the tables of the file that is being read
 _tree: ContextVar[dict[str, Any]] = ContextVar("_tree")
 #: of tables with a name of their own
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+#: `@FILE`, and the same in a header
+_IN_A_FILE = re.compile(r"(?:[^:@]+:\s*)?@(.+)")
+#: files that the server makes
+_WRITTEN = ("usage_file",)
+#: options of one agent that only the files of one command have, with the command
+_OF_COMMANDS = {"agent": "serve", "exec": "serve", "upstream": "gateway"}
 #: types whose texts are not converted
 _STRICT = (bool, int, float, str)
 
@@ -44,12 +53,37 @@ class Settings:
 
 def effective(group: type, file: ConfigFile, given: Mapping[str, Any]) -> Settings:
     """Merges values from the command line and the environment with a file. Raises ConfigError."""
+    return _merged(group, file, given, _resolve)
+
+
+def check(group: type, file: ConfigFile, *, files: bool) -> None:
+    """Checks a file alone. files: also that there are the files and programs that it names. Raises
+    ConfigError, with all problems.
+    """
+    problems: list[Problem] = []
+    try:
+        _merged(group, file, {}, lambda _, value: value)
+    except ConfigError as error:
+        problems += error.problems
+    if files:
+        tree, _ = _options_in(file.tree)
+        problems += [Problem(file.line_of(place), text) for place, text in _absent_files(group, tree, ())]
+    if problems:
+        raise ConfigError(file.path, sorted(problems, key=lambda one: one.line))
+
+
+def _merged(
+    group: type,
+    file: ConfigFile,
+    given: Mapping[str, Any],
+    resolve: Callable[[Option | None, Any], Any],
+) -> Settings:
     tree, problems = _options_in(file.tree)
     problems += _secrets(group, tree, ())
     problems += _find_repeated(group, tree)
     model: Any = None
     try:
-        resolved = {name: _resolve(options_of(group).get(name), value) for name, value in tree.items()}
+        resolved = {name: resolve(options_of(group).get(name), value) for name, value in tree.items()}
         token = _tree.set(resolved)
         try:
             model = model_of(group)(**given)
@@ -201,6 +235,42 @@ def _secrets(group: type, tree: Mapping[str, Any], place: Place) -> Iterator[tup
             yield from _secrets(_table_class(one), inner, (*place, key, at))
 
 
+def _absent_files(group: type, tree: Mapping[str, Any], place: Place) -> Iterator[tuple[Place, str]]:
+    """The files and programs that a file names, and that cannot be found here."""
+    within = f" of [{'.'.join(map(str, place))}]" if place else ""
+    for key, value in tree.items():
+        one = options_of(group).get(key.replace("-", "_"))
+        if one is None:
+            continue
+        texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
+        for text in texts[:1] if one.name == "exec" else texts:
+            if reason := _absence(one, text):
+                yield (*place, key), f"{key}{within}: {reason}"
+        for at, inner in _inner(one, value):
+            yield from _absent_files(_table_class(one), inner, (*place, key, at))
+
+
+def _absence(one: Option, text: str) -> str:
+    """Why the file or program in the value of an option cannot be used; empty if it can, or names none."""
+    if one.name == "exec":
+        try:
+            find_program(text)
+        except ProgramError as error:
+            return str(error)
+    path = ""
+    if one.described.metavar == "FILE" and one.name not in _WRITTEN:
+        path = text
+    elif one.name == "agent":
+        try:
+            target = parse(text)
+        except BadTargetError as error:
+            return str(error)
+        path = target.place if target.sort is TargetKind.FILE else ""
+    elif one.described.secret and (named := _IN_A_FILE.match(text)) is not None:
+        path = named[1]
+    return "" if not path or Path(path).exists() else f"there is no file {path}"
+
+
 def _unknown_in_rules(model: Any) -> Iterator[tuple[Place, str]]:
     """The names in access rules that are neither an operation nor an agent of the file."""
     for index, rule in enumerate(getattr(model, "rules", ())):
@@ -270,6 +340,9 @@ def _problem(group: type, error: ErrorDetails) -> tuple[Place, str]:
         names = [key for key, one in known.items() if one.described.in_file]
         if not within and name in ("serve", "gateway"):
             return tuple(place), f"there is no table [{name}]: write its keys at the top of the file"
+        if (other := _OF_COMMANDS.get(str(name))) is not None:
+            use = f"; it belongs to a file of a2a-bridge {other}"
+            return tuple(place), f"unknown key {name}{within}{use}"
         return tuple(place), f"unknown key {name}{within}{suggestion(str(name).lower(), names)}"
     if error["type"] == "missing":
         return tuple(place), f"{name}{within} is missing"

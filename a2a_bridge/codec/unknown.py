@@ -72,6 +72,32 @@ def kept_members(tree: JsonObject, names: Container[str], alike: Container[str])
     return f"{_TAG}{VARINT[len(text)]}{text}"
 
 
+def unknown_members(plan: MessagePlan, tree: Any, place: str = "") -> Iterator[tuple[str, str, list[str]]]:
+    """The members that a JSON document has beside its fields: the place of the object, the name, and the
+    names of its fields. Free JSON has none.
+    """
+    if not isinstance(tree, dict):
+        return
+    known = variants(plan)
+    for name, value in tree.items():
+        field = known.get(name)
+        if field is None:
+            yield place, name, [one.json_name for one in plan.fields]
+            continue
+        kind = (field.map_value or field).kind
+        if kind is not FieldKind.MESSAGE:
+            continue
+        inner = f"{place}.{name}" if place else name
+        if field.map_value is not None and isinstance(value, dict):
+            each = [(f"{inner}.{key}", one) for key, one in value.items()]
+        elif field.repeated and isinstance(value, list):
+            each = [(f"{inner}[{at}]", one) for at, one in enumerate(value)]
+        else:
+            each = [(inner, value)]
+        for at, one in each:
+            yield from unknown_members(_plan_in(field), one, at)
+
+
 def restore_members(plan: MessagePlan, message: Message, tree: JsonObject) -> JsonObject:
     """The tree of a message with the unknown members that the message keeps. Changes it in place."""
     for unknown in _fields(message):

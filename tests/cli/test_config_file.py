@@ -441,16 +441,16 @@ def test_a_store_in_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_configuration_is_checked(file: Path, tmp_path: Path) -> None:
-    assert said("config", "check", str(file)) == f"{file}: valid for gateway\n"
+    assert said("config", "check", "--no-files", str(file)) == f"{file}: valid for gateway\n"
     served = tmp_path / "served.toml"
-    served.write_text('[agents.a]\nagent = "weather.py"')
-    shown = json.loads(said("config", "check", str(served), "-o", "json"))
+    served.write_text('bridge_key = "@secret"\n[agents.a]\nagent = "weather.py"')
+    shown = json.loads(said("config", "check", str(served), "--no-files", "-o", "json"))
     assert shown == {"file": str(served), "command": "serve", "valid": True}
     done = RUNNER.invoke(app, ["config", "check", str(served), "--command", "gateway", "-o", "json"])
     assert done.exit_code == 2
     error = json.loads(done.stdout)["error"]
     assert error["code"] == "A2ACLI_ERR_USAGE"
-    assert error["data"][0]["line"] in (1, 2)
+    assert [one["line"] for one in error["data"]] == [1, 2, 3]
     done = RUNNER.invoke(app, ["config", "check", str(tmp_path / "none.toml")])
     assert (done.exit_code, done.stdout) == (2, "")
     assert "none.toml: cannot be read" in done.stderr
@@ -487,7 +487,7 @@ def test_the_schema_has_every_key(command: str) -> None:
         (
             ["gateway", ":1"],
             'store = "sqlite:///x.db"',
-            "needs --push-relay, or callers that this gateway checks",
+            "needs --push-relay, or callers that are checked here",
         ),
         (["gateway", ":1"], "max_calls = 'x'", "bridge.toml:1: max_calls has to be a valid integer"),
     ],

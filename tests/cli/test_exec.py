@@ -136,7 +136,7 @@ def test_what_cannot_be_served_is_an_error(arguments: str, env: dict[str, str], 
 def test_a_file_with_programs(text: str, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "bridge.toml"
     path.write_text(text)
-    done = run("config", "check", str(path))
+    done = run("config", "check", "--no-files", str(path))
     if problem:
         assert done.exit_code == 2
         assert problem in done.output
@@ -188,7 +188,8 @@ async def test_a_program_has_the_card_of_a_file(tmp_path: Path) -> None:
                 "description": "Repeats.",
                 "version": "2",
                 "skills": [skill],
-                "capabilities": {},
+                "capabilities": {"streeming": True},
+                "skils": [],
                 "supportedInterfaces": [elsewhere],
                 **modes,
             }
@@ -199,6 +200,10 @@ async def test_a_program_has_the_card_of_a_file(tmp_path: Path) -> None:
         assert '"Echo"' in card
         assert '"echo"' in card
         assert (await command("send", "-a", running.http, "hello")).text == "hello"
+        running.signal()
+        said = (await running.ended()).err
+    assert f"{path}: unknown member skils; did you mean skills?" in said
+    assert "unknown member streeming of capabilities; did you mean streaming?" in said
     done = run("serve", "--card", str(path), "--exec-name", "other", "--exec", "cat")
     assert done.exit_code == 2
     assert "--card has the name" in done.output

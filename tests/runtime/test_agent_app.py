@@ -166,6 +166,7 @@ async def test_an_application_takes_over_with_its_first_call(tmp_path: Path) -> 
                 while _state(await http.get(f"/tasks/{task_id}")) != "TASK_STATE_FAILED":  # noqa: ASYNC110
                     # A call without a socket may end without a turn of the loop, which the takeover needs.
                     await asyncio.sleep(0)
+        await app.drain(0)
 
 
 async def test_an_application_server_takes_over_with_its_first_call(tmp_path: Path) -> None:

@@ -42,6 +42,11 @@ FILES = {
     "junk.pem": "junk",
     "bad.toml": "http = \n",
     "unknown.toml": "htpp = 'x'\n",
+    "files.toml": (
+        "store_key = '@store.key'\ncard = 'card.json'\n[agents.a]\nexec = ['absent']\n[agents.b]\nagent = 'absent.py'\n"
+        "[agents.c]\nupstream = ':1'\n"
+    ),
+    "program.toml": "max_calls = 3\n[agents.a]\nexec = ['absent']\n",
     "serve.toml": "[serve]\nhttp = ':8080'\n",
     "folder/first.py": "",
     "folder/second.py": "",
