@@ -46,9 +46,9 @@ def missing_tools() -> MissingExtraError:
     return MissingExtraError(TOOLS, "tools")
 
 
-def missing_fronts(package: str = ADAPTERS) -> MissingExtraError:
-    """The distribution with the fronts, or a package that they need, is not installed."""
-    return MissingExtraError(package, "fronts", ADAPTERS)
+def missing_fronts(package: str = ADAPTERS, extra: str = "fronts") -> MissingExtraError:
+    """The distribution with the fronts is not installed, or a package that a front needs. extra: of that."""
+    return MissingExtraError(package, extra, ADAPTERS)
 
 
 def check_version(distribution: Distribution | None) -> None:

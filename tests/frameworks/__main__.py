@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from tests.architecture.repository import ROOT
 from tests.cli.commands import ANY_PORT, serving
 from tests.frameworks import adapters, fronts
-from tests.frameworks.environments import environment
+from tests.frameworks.environments import environment, oldest_of
 from tests.frameworks.programs import (
     ADAPTED,
     ANSWER,
@@ -111,11 +111,13 @@ def main() -> int:
         if front.name in wanted:
             called = asyncio.run(fronts.check(front))
             fronts.write_table(front, called)
-            for name, fault in called.faults.items():
-                wrong += bool(fault)
-                if fault:
-                    print(f"front {front.name:14} {name} {fault[:400]}", flush=True)
-            print(f"front {front.name:14} {called.version:20} {len(called.faults)} tests", flush=True)
+            oldest = oldest_of(front.name, front.name)
+            for one in [called, *([asyncio.run(fronts.check(front, oldest))] if oldest else [])]:
+                for name, fault in one.faults.items():
+                    wrong += bool(fault)
+                    if fault:
+                        print(f"front {front.name:14} {name} {fault[:400]}", flush=True)
+                print(f"front {front.name:14} {one.version:20} {len(one.faults)} tests", flush=True)
     for adapted in (*ADAPTED, *EXECUTORS):
         if adapted.name in wanted:
             result = asyncio.run(adapters.check(adapted))

@@ -18,9 +18,9 @@ from packaging.version import Version
 from a2a_bridge import connect
 from a2a_bridge.ext import DialOptions
 from a2a_bridge.testing.adapter_contract import AdapterContract, Caller
-from tests.architecture.repository import ROOT, pyproject
+from tests.architecture.repository import ROOT
 from tests.docs.pages import DOCS, blocks
-from tests.frameworks.environments import environment, output_of, version_of
+from tests.frameworks.environments import environment, oldest_of, output_of, version_of
 from tests.frameworks.programs import ADAPTED, EXECUTORS, HERE, Adapted
 from tests.frameworks.tables import write, written
 from tests.patience import PATIENCE
@@ -63,18 +63,11 @@ async def check(adapted: Adapted) -> Result:
     version = await version_of(python, adapted.package)
     if adapted.answers:
         faults |= await _answers(python, adapted, version)
-        oldest = oldest_of(adapted)
+        oldest = oldest_of(adapted.name, adapted.package)
         if Version(oldest) < Version(version):
             pinned = (*packages, f"{adapted.package}=={oldest}")
             faults |= await _answers(environment(f"oldest-{adapted.name}", pinned), adapted, oldest)
     return Result(version, faults)
-
-
-def oldest_of(adapted: Adapted) -> str:
-    """The oldest release of a framework that its extra allows."""
-    extra = pyproject("adapters")["project"]["optional-dependencies"][adapted.name]
-    [version] = [one.partition(">=")[2] for one in extra if one.startswith(f"{adapted.package}>=")]
-    return str(version)
 
 
 async def _answers(python: Path, adapted: Adapted, version: str) -> dict[str, str]:

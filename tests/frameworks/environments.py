@@ -6,7 +6,10 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.architecture.repository import ROOT
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from tests.architecture.repository import ROOT, pyproject
 from tests.patience import PATIENCE
 
 FOLDER = ROOT / ".build" / "frameworks"
@@ -37,6 +40,13 @@ async def output_of(python: Path, *arguments: str, patience: float = PATIENCE) -
     if process.returncode:
         raise RuntimeError(err.decode()[-2000:])
     return out.decode()
+
+
+def oldest_of(extra: str, package: str) -> str:
+    """The oldest release of a package that an extra of the adapters allows; empty if it does not name it."""
+    wanted = map(Requirement, pyproject("adapters")["project"]["optional-dependencies"][extra])
+    found = (one.version for each in wanted if each.name == package for one in each.specifier)
+    return min(found, key=Version, default="")
 
 
 async def version_of(python: Path, package: str) -> str:

@@ -30,9 +30,11 @@ def page(front: Front) -> Path:
     return DOCS / f"how-to/serve-{front.name}-clients.md"
 
 
-async def check(front: Front) -> Result:
-    packages = ("-e", f"{ROOT}[server]", "-e", f"{ROOT / 'adapters'}[fronts]", front.name, *TESTING)
-    python = environment(f"front-{front.name}", packages, newest=True)
+async def check(front: Front, version: str = "") -> Result:
+    """Runs the tests of a front. version: of its client; the newest unless one is given."""
+    client = f"{front.name}=={version}" if version else front.name
+    packages = ("-e", f"{ROOT}[server]", "-e", f"{ROOT / 'adapters'}[{front.name}]", client, *TESTING)
+    python = environment(f"front-{front.name}{version and '-oldest'}", packages, newest=not version)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         options = ("-q", "-n", "2", "-p", "no:cacheprovider", f"--junitxml={report}")

@@ -60,6 +60,14 @@ def fronts(tmp_path_factory: pytest.TempPathFactory, wheels: dict[str, Path]) ->
     return environments.make(tmp_path_factory.mktemp("fronts"), wheels, f"{environments.ADAPTERS}[fronts]")
 
 
+@pytest.fixture(scope="module")
+def openai_front(tmp_path_factory: pytest.TempPathFactory, wheels: dict[str, Path]) -> Path:
+    """One front alone."""
+    return environments.make(
+        tmp_path_factory.mktemp("openai_front"), wheels, f"{environments.ADAPTERS}[openai]"
+    )
+
+
 def code(programs: Path, text: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return run(programs / "python", "-c", text, cwd=cwd)
 
@@ -202,24 +210,33 @@ def test_the_table_of_the_tools_is_that_of_their_entry_points() -> None:
 
 
 #: the environment → the package that it lacks
-LACKING = {"server": "a2a-transport-bridge-adapters", "adapters": "mcp"}
+#: environment, front, the package that it lacks, and the extra that has it
+LACKING = [
+    ("server", "mcp", "a2a-transport-bridge-adapters", "fronts"),
+    ("adapters", "mcp", "mcp", "mcp"),
+    ("adapters", "openai", "uvicorn", "openai"),
+    ("openai_front", "mcp", "mcp", "mcp"),
+]
 
 
-@pytest.mark.parametrize("name", LACKING)
-def test_a_front_that_is_absent_is_named(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "front", "package", "extra"), LACKING)
+def test_a_front_that_is_absent_is_named(
+    request: pytest.FixtureRequest, tmp_path: Path, name: str, front: str, package: str, extra: str
+) -> None:
     programs = request.getfixturevalue(name)
-    done = command(programs, "front", "mcp", "http://127.0.0.1:1", "--stdio", cwd=tmp_path)
+    where = ("--stdio",) if front == "mcp" else ("--http", "127.0.0.1:0")
+    done = command(programs, "front", front, "http://127.0.0.1:1", *where, cwd=tmp_path)
     shown = " ".join(done.stderr.replace("│", "").split())
     assert done.returncode == 2
-    assert f"the package {LACKING[name]}" in shown
-    assert 'pip install "a2a-transport-bridge-adapters[fronts]"' in shown
+    assert f"the package {package}" in shown
+    assert f'pip install "a2a-transport-bridge-adapters[{extra}]"' in shown
 
 
-def test_the_fronts_have_their_packages(fronts: Path, tmp_path: Path) -> None:
+def test_the_fronts_have_their_packages(fronts: Path, openai_front: Path, tmp_path: Path) -> None:
     agent = ROOT / "examples" / "echo_agent.py"
     any_port = ("--http", "127.0.0.1:0")
-    for name in ("mcp", "openai"):
-        with running(fronts, "front", name, agent, *any_port, cwd=tmp_path) as up:
+    for programs, name in ((fronts, "mcp"), (fronts, "openai"), (openai_front, "openai")):
+        with running(programs, "front", name, agent, *any_port, cwd=tmp_path) as up:
             with pytest.raises(urllib.error.HTTPError) as refused:
                 urllib.request.urlopen(f"{up['http']}/nowhere", timeout=PATIENCE)  # noqa: S310
             assert refused.value.code == 404

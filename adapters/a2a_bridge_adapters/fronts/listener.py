@@ -1,7 +1,7 @@
 """The HTTP listener of a front: uvicorn, as the server of `serve_until_signal`.
 
 The fronts are ASGI applications, so that they can be mounted elsewhere, and the listener of the bindings
-serves services only. uvicorn comes with the package `mcp`.
+serves services only.
 """
 
 from __future__ import annotations
