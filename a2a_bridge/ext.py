@@ -48,7 +48,7 @@ from a2a_bridge.core.errors import (
     request_too_large,
     task_not_found,
 )
-from a2a_bridge.core.lifecycle import fold
+from a2a_bridge.core.lifecycle import ArtifactIndex, fold
 from a2a_bridge.core.operations import Operation, Req, Res, Streaming, Unary
 from a2a_bridge.core.option_classes import StoreOptions
 from a2a_bridge.core.paging import PageTokens, TaskPageFiller
@@ -159,6 +159,7 @@ __all__ = [
     "AgentEvent",
     "AgentExecutor",
     "AgentSigns",
+    "ArtifactIndex",
     "Authenticate",
     "Binding",
     "BindingKind",

@@ -47,7 +47,45 @@ def check_transition(before: hub.TaskState, after: hub.TaskState) -> None:
         raise IllegalTransitionError(f"a task cannot go from {state_name(before)} to {state_name(after)}")
 
 
-def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactUpdateEvent) -> hub.TaskState:
+#: artifacts that are looked through without an index
+_FEW = 8
+
+
+class ArtifactIndex:
+    """The places of the artifacts of one task by id. Where more happens to them than that some are added,
+    `forget` has to be called.
+    """
+
+    __slots__ = ("_count", "_places")
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        #: artifacts that the index has
+        self._count = 0
+
+    def forget(self) -> None:
+        """The artifacts are others now."""
+        self._places.clear()
+        self._count = 0
+
+    def find(self, task: hub.Task, artifact_id: str) -> hub.Artifact | None:
+        """The artifact of an id, the newest if there are several; None if there is none."""
+        artifacts = task.artifacts
+        count = len(artifacts)
+        if count <= _FEW:
+            return next((one for one in reversed(artifacts) if one.artifact_id == artifact_id), None)
+        for place in range(self._count, count):
+            self._places[artifacts[place].artifact_id] = place
+        self._count = count
+        found = self._places.get(artifact_id)
+        return None if found is None else artifacts[found]
+
+
+def advance(
+    task: hub.Task,
+    event: hub.TaskStatusUpdateEvent | hub.TaskArtifactUpdateEvent,
+    index: ArtifactIndex | None = None,
+) -> hub.TaskState:
     """Applies an event to `task` in place (spec 4.2). Returns the state after it.
 
     A status message that the new status replaces moves to the history. An artifact with a known id is
@@ -69,19 +107,23 @@ def advance(task: hub.Task, event: hub.TaskStatusUpdateEvent | hub.TaskArtifactU
     state = task.status.state
     if state in TERMINAL:
         raise IllegalTransitionError(f"a task in {state_name(state)} takes no more artifacts")
-    add_artifact(task, event)
+    add_artifact(task, event, index)
     return state
 
 
-def fold(task: hub.Task, event: hub.StreamResponse) -> None:
-    """Applies an event of a log to `task` in place; a snapshot replaces it. Raises IllegalTransitionError."""
+def fold(task: hub.Task, event: hub.StreamResponse, index: ArtifactIndex | None = None) -> None:
+    """Applies an event of a log to `task` in place; a snapshot replaces it. index: of the task, if more
+    events follow. Raises IllegalTransitionError.
+    """
     which = event.WhichOneof("payload")
     if which == "task":
         task.CopyFrom(event.task)
+        if index is not None:
+            index.forget()
     elif which == "status_update":
         advance(task, event.status_update)
     elif which == "artifact_update":
-        advance(task, event.artifact_update)
+        advance(task, event.artifact_update, index)
 
 
 def join(task: hub.Task, message: hub.Message) -> None:
@@ -99,15 +141,19 @@ def join(task: hub.Task, message: hub.Message) -> None:
     own.task_id, own.context_id = task.id, task.context_id
 
 
-def add_artifact(task: hub.Task, event: hub.TaskArtifactUpdateEvent) -> None:
+def add_artifact(
+    task: hub.Task, event: hub.TaskArtifactUpdateEvent, index: ArtifactIndex | None = None
+) -> None:
     """Applies an artifact event to `task` in place, in any state."""
     incoming = event.artifact
-    # Newest first, because chunks nearly always extend the newest artifact.
-    for present in reversed(task.artifacts):
-        if present.artifact_id == incoming.artifact_id:
-            break
-    else:
-        task.artifacts.append(incoming)
+    artifacts, artifact_id = task.artifacts, incoming.artifact_id
+    count = len(artifacts)
+    present: hub.Artifact | None = artifacts[count - 1] if count else None
+    # Chunks nearly always extend the newest artifact.
+    if present is not None and present.artifact_id != artifact_id:
+        present = (index or ArtifactIndex()).find(task, artifact_id)
+    if present is None:
+        artifacts.append(incoming)
         return
     if not event.append:
         present.CopyFrom(incoming)
@@ -122,7 +168,7 @@ def add_artifact(task: hub.Task, event: hub.TaskArtifactUpdateEvent) -> None:
 _OWN_RULE = frozenset({"id", "context_id", "status", "artifacts", "history"})
 
 
-def advance_to(task: hub.Task, snapshot: hub.Task) -> hub.TaskState:
+def advance_to(task: hub.Task, snapshot: hub.Task, index: ArtifactIndex | None = None) -> hub.TaskState:
     """Applies an executor's snapshot of its own task in place. Returns the state after it.
 
     Its status replaces the status, its artifacts replace those with the same ids, messages missing from the
@@ -139,8 +185,9 @@ def advance_to(task: hub.Task, snapshot: hub.Task) -> hub.TaskState:
         known.add(replaced)
     task.history.extend([one for one in snapshot.history if one.message_id not in known])
     task.status.CopyFrom(snapshot.status)
+    index = index or ArtifactIndex()
     for artifact in snapshot.artifacts:
-        add_artifact(task, hub.TaskArtifactUpdateEvent(artifact=artifact))
+        add_artifact(task, hub.TaskArtifactUpdateEvent(artifact=artifact), index)
     for field, value in snapshot.ListFields():
         if field.name in _OWN_RULE:
             continue

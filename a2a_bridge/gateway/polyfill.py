@@ -22,7 +22,7 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.callers import ScopeOf
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
+from a2a_bridge.core.lifecycle import ArtifactIndex, IllegalTransitionError, fold
 from a2a_bridge.core.messages import INTERRUPTED, RUNNING, is_terminal, shortened
 from a2a_bridge.core.operations import Operation, Req, Res
 from a2a_bridge.core.resume import event_id, number_of, resume_id
@@ -356,6 +356,7 @@ class StreamOnly:
             raise _unsupported(call.operation, _STREAMS_ONLY)
         streaming: Call[Any, Any] = Call(ops.SEND_STREAMING_MESSAGE, call.request, call.context)
         task: hub.Task | None = None
+        index = ArtifactIndex()
         messages: list[hub.Message] = []
         async with aclosing(self._service.stream(streaming)) as events:
             async for event in events:
@@ -367,7 +368,7 @@ class StreamOnly:
                     update = getattr(event.message, which or "task")
                     task = hub.Task(id=getattr(update, "task_id", ""), context_id=update.context_id)
                 try:
-                    fold(task, event.message)
+                    fold(task, event.message, index)
                 except IllegalTransitionError as error:
                     raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER) from error
         return cast("Res", _response_of(task, messages))

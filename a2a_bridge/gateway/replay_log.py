@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event_log import EventLog, LogRules, Pace
-from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
+from a2a_bridge.core.lifecycle import ArtifactIndex, IllegalTransitionError, fold
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.option_classes import ReplayOptions
 from a2a_bridge.core.resume import RESUME_URI, event_id, number_of
@@ -59,6 +59,7 @@ class ReplayLog(EventLog[Event]):
     """
 
     __slots__ = (
+        "_index",
         "_most_task",
         "_owned",
         "_reported",
@@ -107,6 +108,8 @@ class ReplayLog(EventLog[Event]):
         self.regular = True
         self.on_growth: Callable[[], None] = lambda: None
         self._most_task = most_task
+        #: of `task`, which is changed here only
+        self._index = ArtifactIndex()
         #: False while `task` is shared with a reader; it is copied before the first change
         self._owned = False
         #: the bytes of all events when the size was last reported
@@ -138,8 +141,9 @@ class ReplayLog(EventLog[Event]):
         task = hub.Task()
         task.CopyFrom(self.task)
         try:
+            index = ArtifactIndex()
             for event in self.events:
-                _fold(task, event)
+                _fold(task, event, index)
         except IllegalTransitionError:
             self.forget_task()
             return None
@@ -201,7 +205,7 @@ class ReplayLog(EventLog[Event]):
             self._owned = True
         try:
             for event in events:
-                _fold(self.task, event)
+                _fold(self.task, event, self._index)
         except IllegalTransitionError:
             self.forget_task()
             return
@@ -223,10 +227,10 @@ def unmark(task: hub.Task) -> None:
         task.ClearField("metadata")
 
 
-def _fold(task: hub.Task, event: Event) -> None:
+def _fold(task: hub.Task, event: Event, index: ArtifactIndex) -> None:
     """Applies an event to a task in place. Raises IllegalTransitionError."""
     message = event.message
-    fold(task, message)
+    fold(task, message, index)
     which = message.WhichOneof("payload")
     if which == "task":
         unmark(task)

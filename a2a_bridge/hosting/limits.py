@@ -33,6 +33,8 @@ from a2a_bridge.stores.ports import Clock, Remote
 
 #: a share: seconds of one turn in which further runs may begin
 _SHARE = 0.005
+#: artifacts of one task
+MOST_ARTIFACTS = 10_000
 TOO_LONG = "the agent did not finish within {:g} seconds"
 SILENT = "the agent said nothing for {:g} seconds"
 
@@ -183,6 +185,14 @@ def not_cancelable(task_id: str) -> A2AError:
 def broken_protocol_error(text: str) -> A2AError:
     """The response if the agent broke the protocol."""
     return A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.SELF)
+
+
+def too_many_artifacts() -> A2AError:
+    """What fails a run that makes more artifacts than a task may have."""
+    text = (
+        f"the task has more than {MOST_ARTIFACTS} artifacts: pieces of one artifact have the same artifactId"
+    )
+    return A2AError(Reason.RESOURCE_EXHAUSTED, text, blame=Blame.SELF)
 
 
 def too_many_tasks(most: int, where: str = "") -> A2AError:

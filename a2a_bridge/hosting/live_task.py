@@ -14,11 +14,18 @@ from collections.abc import Callable
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, internal_error
-from a2a_bridge.core.lifecycle import IllegalTransitionError, add_artifact, advance, advance_to, join
+from a2a_bridge.core.lifecycle import (
+    ArtifactIndex,
+    IllegalTransitionError,
+    add_artifact,
+    advance,
+    advance_to,
+    join,
+)
 from a2a_bridge.core.messages import AT_REST, INTERRUPTED, RUNNING, TERMINAL
 from a2a_bridge.hosting.agent_content import ExecutorError, direct_answer, own_artifact, own_status, own_task
 from a2a_bridge.hosting.executor import Event, Run
-from a2a_bridge.hosting.limits import already_ended
+from a2a_bridge.hosting.limits import MOST_ARTIFACTS, already_ended, too_many_artifacts
 from a2a_bridge.hosting.pending_send import PendingSend
 from a2a_bridge.hosting.reading import TaskSnapshot
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -64,6 +71,8 @@ class LiveTask:
     _last = 0
     _opening: asyncio.Task[None] | None = None
     _sends: tuple[PendingSend, ...] = ()
+    #: of the artifacts; None until the first
+    _index: ArtifactIndex | None = None
 
     def __init__(
         self,
@@ -239,7 +248,15 @@ class LiveTask:
             own_artifact(artifact, self.task_id, self.context_id)
             if self.state in TERMINAL:
                 advance(task, artifact)  # which raises the error
-            add_artifact(task, artifact)
+            index = self._index
+            if index is None:
+                index = self._index = ArtifactIndex()
+            if (
+                len(task.artifacts) >= MOST_ARTIFACTS
+                and index.find(task, artifact.artifact.artifact_id) is None
+            ):
+                raise too_many_artifacts()
+            add_artifact(task, artifact, index)
             writer.append(change, task)
             return
         if type(event) is hub.TaskStatusUpdateEvent:
@@ -251,6 +268,8 @@ class LiveTask:
             snapshot = change.task
             snapshot.CopyFrom(event)
             own_task(snapshot, self.task_id, self.context_id, self._clock)
+            if len(snapshot.artifacts) > MOST_ARTIFACTS:
+                raise too_many_artifacts()
             self.state = advance_to(task, snapshot)
             snapshot.CopyFrom(task)
         writer.append(change, task)
@@ -286,6 +305,8 @@ class LiveTask:
         response = hub.SendMessageResponse()
         task, message = response.task, send.message
         if first is not None:
+            if len(first.artifacts) > MOST_ARTIFACTS:
+                raise too_many_artifacts()
             task.CopyFrom(first)
         state = own_task(task, self.task_id, self.context_id, self._clock)
         change = hub.StreamResponse()

@@ -19,7 +19,7 @@ from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.bindings.offload import MUCH, start_in_worker
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event_log import LogReader, LogRules, Pace
-from a2a_bridge.core.lifecycle import fold
+from a2a_bridge.core.lifecycle import ArtifactIndex, fold
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.paging import PageTokens
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -153,9 +153,9 @@ class MemoryStore:
         if start is None:
             return entry.read()
         number, data = start
-        task = hub.Task.FromString(data)
+        task, index = hub.Task.FromString(data), ArtifactIndex()
         for event in log.after(number, sequence - number):
-            fold(task, event)
+            fold(task, event, index)
         return task
 
     async def orphans(self, _limit: int, /) -> Sequence[tuple[Scope, str]]:

@@ -25,7 +25,7 @@ from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.bindings.offload import MUCH
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event_log import LogReader
-from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
+from a2a_bridge.core.lifecycle import ArtifactIndex, IllegalTransitionError, fold
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.option_classes import StoreOptions
 from a2a_bridge.core.paging import PageTokens, TaskPageFiller
@@ -422,14 +422,14 @@ def _fold(scope: Scope, task_id: str, row: TaskRow) -> hub.Task:
     led to another row. Raises DamagedError.
     """
     task = parse_checked(hub.Task.FromString, row.checksum, body_key(scope, task_id), row.body)
-    number = row.applied
+    number, index = row.applied, ArtifactIndex()
     for segment in row.tail:
         for event in unpack(task_id, segment, number):
             if number == row.last:
                 return task
             number += 1
             try:
-                fold(task, event)
+                fold(task, event, index)
             except IllegalTransitionError:
                 # Events were checked when they were written, perhaps by weaker rules.
                 task.status.CopyFrom(event.status_update.status)

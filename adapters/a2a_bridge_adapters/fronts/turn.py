@@ -24,7 +24,7 @@ from a2a_bridge.bindings.unknown_events import known_only
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
-from a2a_bridge.core.lifecycle import IllegalTransitionError, fold, state_name
+from a2a_bridge.core.lifecycle import ArtifactIndex, IllegalTransitionError, fold, state_name
 from a2a_bridge.core.messages import (
     AT_REST,
     INTERRUPTED,
@@ -176,6 +176,7 @@ class Turn:
         self._context = context
         self._shown = shown
         self._task = hub.Task()
+        self._index = ArtifactIndex()
         self._direct: hub.Message | None = None
         #: parts of artifacts that have been passed on, and the first of them that belong to earlier turns
         self._passed: dict[str, int] = {}
@@ -374,12 +375,12 @@ class Turn:
         before = text_of(self._task.status.message)
         if which == "task":
             parts = self._snapshot(event.task)
-            fold(self._task, event)
+            fold(self._task, event, self._index)
             text = self._progress()
             return Update(parts, text) if parts or text not in ("", before) else None
         if which == "artifact_update":
             parts = self._artifact(event.artifact_update)
-            fold(self._task, event)
+            fold(self._task, event, self._index)
             return Update(parts) if parts else None
         fold(self._task, event)
         text = self._progress()
@@ -405,7 +406,7 @@ class Turn:
         """The parts of an update that the caller does not have."""
         artifact = update.artifact
         name, parts = artifact.artifact_id, tuple(artifact.parts)
-        known = next((one for one in self._task.artifacts if one.artifact_id == name), None)
+        known = self._index.find(self._task, name)
         if update.append or known is None:
             self._passed[name] = self._passed.get(name, 0) + len(parts)
             return parts

@@ -19,7 +19,7 @@ from a2a_bridge.cli.values import listen_address
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
-from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
+from a2a_bridge.core.lifecycle import ArtifactIndex, IllegalTransitionError, fold
 from a2a_bridge.core.messages import TERMINAL, text_of
 from a2a_bridge.gateway.cards import rewrite
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -188,6 +188,7 @@ class _Received:
     def __init__(self) -> None:
         self.count = 0
         self.task = hub.Task()
+        self._index = ArtifactIndex()
         self.message: hub.Message | None = None
 
     def add(self, event: hub.StreamResponse) -> None:
@@ -197,7 +198,7 @@ class _Received:
         if which == "message":
             self.message = event.message
             return
-        fold(self.task, event)
+        fold(self.task, event, self._index)
         if not self.task.id and which is not None:
             update = getattr(event, which)
             self.task.id, self.task.context_id = update.task_id, update.context_id

@@ -33,7 +33,7 @@ from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.values import Exit, as_usage_error, usage_error
 from a2a_bridge.codec import DecodeError, decoder
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
+from a2a_bridge.core.lifecycle import ArtifactIndex, IllegalTransitionError, fold
 from a2a_bridge.core.messages import AT_REST, INTERRUPTED, TERMINAL
 from a2a_bridge.core.service import Event, Events
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -285,6 +285,7 @@ async def _complete(
     the task may still ask in the first event, for what was just sent.
     """
     task: hub.Task | None = None
+    index = ArtifactIndex()
     spoken = False
     broken: A2AError | None = None
     silence = Silence(flags.silence_timeout)
@@ -298,7 +299,7 @@ async def _complete(
                     spoken = True
                     yield message
                     continue
-                task = _fold(task, message)
+                task = _fold(task, message, index)
                 remember(session, task)
                 yield message
                 asks_still, asked = asked and message.HasField("task"), False
@@ -356,12 +357,12 @@ _NO_STREAMS = frozenset({Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND})
 _BROKEN = frozenset({Reason.UNAVAILABLE, Reason.RESOURCE_EXHAUSTED, Reason.INTERNAL_ERROR, Reason.CANCELLED})
 
 
-def _fold(task: hub.Task | None, event: hub.StreamResponse) -> hub.Task:
+def _fold(task: hub.Task | None, event: hub.StreamResponse, index: ArtifactIndex) -> hub.Task:
     """The task with one more event."""
     if task is None:
         task = hub.Task()
     try:
-        fold(task, event)
+        fold(task, event, index)
     except IllegalTransitionError:
         # The agent breaks the rules of states; what it says last counts.
         if event.WhichOneof("payload") == "status_update":

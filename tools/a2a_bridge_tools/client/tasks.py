@@ -23,7 +23,7 @@ from a2a_bridge.cli.output import cannot_listen, data, document, print_message
 from a2a_bridge.cli.values import listen_address, text_or_file, usage_error
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.lifecycle import IllegalTransitionError, fold
+from a2a_bridge.core.lifecycle import ArtifactIndex, IllegalTransitionError, fold
 from a2a_bridge.core.messages import AT_REST
 from a2a_bridge.core.paging import CONFIG_PAGES, EndlessListError, each_page
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -318,11 +318,12 @@ async def _read_notifications(
     session: Session, task: hub.Task, arrived: asyncio.Queue[hub.StreamResponse]
 ) -> AsyncGenerator[hub.StreamResponse, None]:
     """The task, and the events of notifications until it rests."""
+    index = ArtifactIndex()
     yield hub.StreamResponse(task=task)
     while task.status.state not in AT_REST:
         event = await arrived.get()
         try:
-            fold(task, event)
+            fold(task, event, index)
         except IllegalTransitionError as error:
             # Notifications may come twice, and in another order.
             print_message(f"note: a notification is out of order: {error}", "yellow")
