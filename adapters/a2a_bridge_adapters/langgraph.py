@@ -40,6 +40,8 @@ _MODES = ["messages", "custom", "updates", "values"]
 #: kinds of content blocks with a file
 _FILES = ("image", "audio", "video", "file")
 
+#: the type of its requests for one call
+_PER_CALL = "tool_approval"
 #: the description of HumanInTheLoopMiddleware for tools without one
 _HINT = "Tool execution requires approval"
 
@@ -191,14 +193,14 @@ class GraphExecutor(ConversationExecutor[None]):
         self, answer: Answer, spoken: Spoken, values: Mapping[str, Any], output: Any
     ) -> Iterator[Event]:
         """The events that make the answer that of the final state."""
-        if MESSAGES in self._graph.channels:
+        names = self._graph.output_channels
+        names = [names] if isinstance(names, str) else names
+        if MESSAGES in names:
             yield from spoken.settle(values)
             if self._output is not None:
                 yield answer.part(output)
             return
         if self._output is None:
-            names = self._graph.output_channels
-            names = [names] if isinstance(names, str) else names
             output = {name: values[name] for name in names if name in values}
         yield from answer.settle(output)
 
@@ -251,10 +253,9 @@ def _custom(run: Run, answer: Answer, value: Any) -> Iterator[Event]:
 
 def calls_of(interrupt: Any) -> list[OpenCall]:
     """The calls of an interrupt: the tools of a request of HumanInTheLoopMiddleware, or one question."""
-    value = interrupt.value
-    if not _is_review(value):
+    value, requests = interrupt.value, _requests(interrupt.value)
+    if requests is None:
         return [OpenCall(interrupt.id, jsonable(value))]
-    requests = value["action_requests"]
     return [
         OpenCall(
             _call_id(interrupt, place, requests),
@@ -276,19 +277,23 @@ def _hint(request: Mapping[str, Any]) -> str:
 
 def resumed(interrupt: Any, given: Mapping[str, Any]) -> Any:
     """The value that an interrupt returns."""
-    value = interrupt.value
-    if not _is_review(value):
+    requests = _requests(interrupt.value)
+    if requests is None:
         return given[interrupt.id]
-    requests = value["action_requests"]
-    return {
-        "decisions": [
-            _decision(one, given[_call_id(interrupt, place, requests)]) for place, one in enumerate(requests)
-        ]
-    }
+    decisions = [
+        _decision(one, given[_call_id(interrupt, place, requests)]) for place, one in enumerate(requests)
+    ]
+    return decisions[0] if interrupt.value.get("type") == _PER_CALL else {"decisions": decisions}
 
 
-def _is_review(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("action_requests"), list)
+def _requests(value: Any) -> Sequence[Any] | None:
+    """The tools of a request of HumanInTheLoopMiddleware, for all calls or for one; None for a question."""
+    if not isinstance(value, dict):
+        return None
+    if value.get("type") == _PER_CALL:
+        return [value]
+    requests = value.get("action_requests")
+    return requests if isinstance(requests, list) else None
 
 
 def _decisions(review: Mapping[str, Any], name: str) -> Sequence[str]:

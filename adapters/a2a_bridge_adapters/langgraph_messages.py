@@ -76,10 +76,10 @@ class Spoken:
         if not isinstance(message, AIMessageChunk):
             return  # the state has it at the end of its step
         if text := str(message.text):
-            place = str(about["langgraph_checkpoint_ns"])
-            nodes = [one.rpartition(":")[0] for one in place.split("|")]
             if self._nodes and about["langgraph_node"] not in self._nodes:
                 return
+            place = str(about["langgraph_checkpoint_ns"])
+            nodes = [one.rpartition(":")[0] for one in place.split("|")]
             self._streams.setdefault(graph, {})[place] = message.id
             yield from self._answer.text(message.id or place, text, place, guarded=self._is_guarded(nodes))
 

@@ -186,7 +186,8 @@ async def test_options_of_a_graph() -> None:
 def test_the_description_of_a_tool_is_in_the_question() -> None:
     from langgraph.types import Interrupt
 
-    from a2a_bridge_adapters.langgraph import calls_of
+    from a2a_bridge_adapters.langgraph import calls_of, resumed
+    from a2a_bridge_adapters.questions import Approval
 
     told = "\n\nTool: delete\nArgs: {'path': 'x'}"
     asks = 'The agent asks to call delete with {"path":"x"}. Answer yes or no.'
@@ -197,8 +198,13 @@ def test_the_description_of_a_tool_is_in_the_question() -> None:
         ("", asks),
     ):
         request = {"name": "delete", "args": {"path": "x"}, "description": description}
-        (call,) = calls_of(Interrupt({"action_requests": [request]}, "1"))
-        assert call.text == text
+        # One request for all calls, or one for each.
+        for value in ({"action_requests": [request]}, {"type": "tool_approval", **request}):
+            asked = Interrupt(value, "1")
+            (call,) = calls_of(asked)
+            assert call.text == text
+            decision = resumed(asked, {"1": Approval(approved=True)})
+            assert decision.get("decisions", [decision]) == [{"type": "approve"}]
 
 
 @pytest.mark.process
