@@ -7,8 +7,9 @@ Rules:
 3. A new turn gives results to the calls that an earlier turn left open, or was cancelled in: models reject a
    history with open calls.
 4. With streaming, the last event of a message repeats the text of the partial ones.
-5. The answer is the final responses of the agents: that of an agent replaces the one just before it. Text is
-   held back if callbacks after the model may change it; then the model does not stream, as in a plain run.
+5. The answer is the final responses of the agents: that of an agent replaces the one just before it, and the
+   output of a node of a Workflow all before it. Text is held back if callbacks or nodes after the model may
+   change it; then the model does not stream, as in a plain run.
 """
 
 from __future__ import annotations
@@ -149,7 +150,9 @@ class AdkExecutor(ConversationExecutor[None]):
                 if text_in(event):
                     output = None
                 elif event.output is not None:
+                    # A node of a Workflow, which may have got the text of an agent.
                     output = event.output
+                    spoken.finals.clear()
                 problem = ""
                 if event.error_code and not text_in(event):
                     problem = f"{event.error_code}: {event.error_message}"
@@ -159,7 +162,8 @@ class AdkExecutor(ConversationExecutor[None]):
             return
         if problem:
             raise RuntimeError(f"the model gave an error: {problem}")
-        finals = [*spoken.finals, *([] if output is None else [output])]
+        finals = [content for _, contents in spoken.finals for content in contents]
+        finals += [] if output is None else [output]
         for made in answer.settle(*finals):
             yield made
         yield run.status(hub.TASK_STATE_COMPLETED)
@@ -247,13 +251,8 @@ class _Spoken:
         self._answer, self._structured, self._guarded = answer, structured, guarded
         #: the messages of each agent that have ended: several agents may speak at once
         self._ended: dict[str, int] = {}
-        #: the final responses, each with its agent
-        self._finals: list[tuple[str, list[Any]]] = []
-
-    @property
-    def finals(self) -> list[Any]:
-        """The contents of the final responses so far."""
-        return [content for _, contents in self._finals for content in contents]
+        #: the contents of the final responses so far, each with its agent
+        self.finals: list[tuple[str, list[Any]]] = []
 
     def events(self, event: Any) -> Iterator[Event]:
         """The events for an event of ADK."""
@@ -267,9 +266,9 @@ class _Spoken:
         self._ended[author] = self._ended.get(author, 0) + 1
         is_final = event.is_final_response()
         if is_final and (contents := self._contents(event)):
-            if self._finals and self._finals[-1][0] == author:
-                del self._finals[-1]
-            self._finals.append((author, contents))
+            if self.finals and self.finals[-1][0] == author:
+                del self.finals[-1]
+            self.finals.append((author, contents))
         texts = [text] if is_final and streams else []
         yield from self._answer.keep(author, *texts, guarded=self._guarded)
 
@@ -297,10 +296,16 @@ def result_of(response: Any) -> Any:
 
 
 def is_guarded(runner: Any) -> bool:
-    """True if callbacks or plugins may change or replace the text of a model."""
+    """True if callbacks, plugins or nodes after an agent may change or replace the text of a model."""
     plugins = getattr(getattr(runner, "plugin_manager", None), "plugins", ())
-    return any(map(_changes_text, plugins)) or any(
-        getattr(one, name, None) for one in nodes_of(runner.agent) for name in _CALLBACKS
+    nodes = list(nodes_of(runner.agent))
+    edges = [edge for one in nodes for edge in getattr(getattr(one, "graph", None), "edges", ())]
+    return (
+        any(map(_changes_text, plugins))
+        or any(getattr(one, name, None) for one in nodes for name in _CALLBACKS)
+        or any(
+            isinstance(one.from_node, BaseAgent) and not isinstance(one.to_node, BaseAgent) for one in edges
+        )
     )
 
 

@@ -1,6 +1,7 @@
 """The adapter of Google ADK over a stand-in of its interface (fakes/google). Real agents: `make frameworks`."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -115,6 +116,8 @@ async def test_the_output_of_a_schema_is_data_and_its_json_is_no_text() -> None:
         ([{"length": 3}], [{"length": 3}]),
         ([{"length": 3}, "three"], ["three"]),
         ([{"length": 3}, None], ["spoken"]),
+        ([None, "three"], ["three"]),
+        ([None, {"length": 3}], [{"length": 3}]),
     ],
 )
 async def test_the_last_output_of_a_workflow_is_told_unless_text_follows(
@@ -271,6 +274,16 @@ async def test_what_may_change_the_text_of_a_model(plugin: str, callback: str, g
     for stream, streams in ((None, not guarded), (True, True), (False, False)):
         config = Agent.of(runner, stream=stream).executor._config  # type: ignore[attr-defined]
         assert (config.streaming_mode is StreamingMode.SSE) == streams
+
+
+def test_a_node_of_a_workflow_after_an_agent_may_change_its_text() -> None:
+    from a2a_bridge_adapters.google_adk import is_guarded
+
+    for first, second, guarded in ((True, False, True), (True, True, False), (False, True, False)):
+        nodes = [scripted() if one else SimpleNamespace() for one in (first, second)]
+        edge = SimpleNamespace(from_node=nodes[0], to_node=nodes[1])
+        workflow = SimpleNamespace(graph=SimpleNamespace(nodes=nodes, edges=[edge]))
+        assert is_guarded(SimpleNamespace(agent=workflow)) == guarded
 
 
 async def test_an_answer_to_a_confirmation_and_to_another_call_reaches_the_model() -> None:

@@ -13,6 +13,7 @@ from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import InMemoryRunner
 from google.adk.tools import ToolContext
+from google.adk.workflow import Workflow
 from google.genai import types
 from pydantic import BaseModel, PrivateAttr
 
@@ -138,17 +139,58 @@ def structured(text: str) -> Any:
     return LlmAgent(name="structured", model=says([text]), output_schema=City)
 
 
+def redacted(node_input: str) -> str:
+    """A node of a Workflow."""
+    return node_input.replace(WITHHELD, "[REDACTED]")
+
+
+def begun(node_input: Any) -> str:
+    """A node of a Workflow."""
+    return "begun"
+
+
+#: nodes of a Workflow, one after the other; True for an agent
+WORKFLOWS: tuple[tuple[Any, ...], ...] = (
+    (True,),
+    (True, True),
+    (True, redacted),
+    (begun, True),
+    (begun, redacted),
+    (True, redacted, True),
+)
+
+
+def workflow(nodes: tuple[Any, ...]) -> Any:
+    said = f"write to {WITHHELD} now"
+    made = [
+        LlmAgent(name=f"agent_{place}", model=says([said if redacted in nodes[place:] else "the answer"]))
+        if one is True
+        else one
+        for place, one in enumerate(nodes)
+    ]
+    return Workflow(name="workflow", edges=[("START", *made)])
+
+
+def runner_of(thing: Any) -> Any:
+    if isinstance(thing, App):
+        return InMemoryRunner(app=thing)
+    return InMemoryRunner(app_name="plain", **{"node" if isinstance(thing, Workflow) else "agent": thing})
+
+
 async def plain(thing: Any) -> Answer:
-    """The final responses; of those in a row of one agent the last one."""
-    runner = (
-        InMemoryRunner(app=thing) if isinstance(thing, App) else InMemoryRunner(agent=thing, app_name="plain")
-    )
+    """The final responses: of those in a row of one agent the last one, and those after the last node."""
+    runner = runner_of(thing)
     session = await runner.session_service.create_session(app_name=runner.app_name, user_id="user")
     message = types.Content(role="user", parts=[types.Part(text="go")])
     finals: list[tuple[str, str]] = []
     async for event in runner.run_async(user_id="user", session_id=session.id, new_message=message):
-        if not event.is_final_response() or event.content is None:
+        if not event.is_final_response():
             continue
+        if event.content is None:
+            finals = [("", event.output)] if isinstance(event.output, str) else finals
+            continue
+        if finals and not finals[-1][0]:
+            finals = []
         texts = [part.text for part in event.content.parts or () if part.text and not part.thought]
         results = [one.response.get("result", "") for one in event.get_function_responses() if one.response]
         if finals and finals[-1][0] == event.author:
@@ -170,6 +212,9 @@ def shapes() -> Iterator[tuple[str, Shape]]:
         yield f"{said}, a plugin", Shape(partial(plugged, said), plain)
     yield "a sequence", Shape(partial(several, SequentialAgent), plain)
     yield "a loop", Shape(partial(several, LoopAgent, max_iterations=3), plain)
+    for nodes in WORKFLOWS:
+        kinds = ", ".join("agent" if one is True else one.__name__ for one in nodes)
+        yield f"a workflow of {kinds}", Shape(partial(workflow, nodes), plain)
     for before in ("", "I hand over"):
         yield f"a transfer after {before!r}", Shape(partial(transferring, before), plain)
     city = json.dumps({"city": "Oslo"})
