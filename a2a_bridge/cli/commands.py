@@ -222,7 +222,17 @@ def _advise(error: Any, context: Any, words: list[str]) -> None:
         error.message = f"{error.message}; use {advice}"
 
 
-class Command(_TakesAsIs, Helpful, TyperCommand):
+class _WholeSummary:
+    """A command or a group whose first sentence is shown whole in the help of its group."""
+
+    def get_short_help_str(self, limit: int = 0) -> str:
+        """The first sentence. limit: Click would cut it there."""
+        del limit
+        text: str = super().get_short_help_str(1000)  # type: ignore[misc]
+        return text
+
+
+class Command(_WholeSummary, _TakesAsIs, Helpful, TyperCommand):
     """A command. A client command also reads .env files."""
 
     def parse_args(self, context: Any, args: list[str]) -> list[str]:
@@ -244,7 +254,7 @@ class Command(_TakesAsIs, Helpful, TyperCommand):
         return left
 
 
-class Group(_TakesAsIs, TyperGroup):
+class Group(_WholeSummary, _TakesAsIs, TyperGroup):
     """A group of commands."""
 
     def resolve_command(self, context: Any, args: list[str]) -> Any:

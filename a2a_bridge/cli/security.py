@@ -63,7 +63,7 @@ def middleware_of(flags: EdgeFlags) -> tuple[Middleware, ...]:
 
 
 def note_open(flags: ServerFlags) -> None:
-    """Warns if everybody who reaches this server may call. For workers and Envoy, the supervisor does so."""
+    """Warns if the server accepts calls without credentials. For workers and Envoy, the supervisor does so."""
     if inside() is not None or Worker.of_environment() is not None:
         return
     if flags.allow_unauthenticated or flags.middleware or _is_checked(flags):
@@ -73,8 +73,8 @@ def note_open(flags: ServerFlags) -> None:
     for text, name in shown:
         if not ListenAddress(*listen_address(text, name)).is_local:
             print_message(
-                f"warning: everybody who reaches {text} may call: no flag checks callers. {CHECKING}; "
-                "--allow-unauthenticated if that is meant",
+                f"warning: {text} accepts calls without credentials. To check callers: {CHECKING}; "
+                "to accept this without a warning: --allow-unauthenticated",
                 "yellow",
             )
             return

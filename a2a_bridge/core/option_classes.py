@@ -331,7 +331,7 @@ class ServerTlsValues:
     )
     cert_reqs: CertReqs = flag(
         "required",
-        "Whether --ssl-ca-certs rejects callers without a certificate; optional: not over HTTP.",
+        "Whether callers need a certificate of --ssl-ca-certs; optional: HTTP does without, and gRPC asks for none.",
         group="Security",
     )
 

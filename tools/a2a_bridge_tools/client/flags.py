@@ -130,7 +130,7 @@ class WaitFlags(ClientFlags):
     poll_interval: float = official(
         "poll_interval",
         2.0,
-        "Longest time between two looks at a task; of one that does not change it grows to 30 s.",
+        "Longest time between two reads of a task; it grows to 30 s while the task does not change.",
         "SECONDS",
         group="Task",
         least=0.05,
