@@ -63,7 +63,7 @@ def middleware_of(flags: EdgeFlags) -> tuple[Middleware, ...]:
 
 
 def note_open(flags: ServerFlags) -> None:
-    """Warns if the server accepts calls without credentials. For workers and Envoy, the supervisor does so."""
+    """Warns of a server that takes calls without credentials. The supervisor of workers does it."""
     if inside() is not None or Worker.of_environment() is not None:
         return
     if flags.allow_unauthenticated or flags.middleware or _is_checked(flags):

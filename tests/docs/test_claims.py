@@ -103,7 +103,7 @@ async def test_a_resumed_report_continues_its_log(tmp_path: Path) -> None:
 
 async def test_the_slash_below_a_mount() -> None:
     app = FastAPI()
-    app.mount("/agents/desk", asgi(desk))
+    app.mount("/agents/desk", mounted := asgi(desk))
     transport = ASGITransport(app)
     async with AsyncClient(
         transport=transport, base_url="http://host", headers={"A2A-Version": "1.0"}
@@ -116,3 +116,4 @@ async def test_the_slash_below_a_mount() -> None:
         "http://host/agents/desk/",
         "http://host/agents/desk",
     ]  # of the version that the reader declares
+    await mounted.drain(0)
