@@ -80,6 +80,8 @@ class HostOptions(HostValues):
     reuse_port: bool = False
     #: a bound socket that an HTTP host listens on; None: it opens one
     listener: InheritedListener | None = None
+    #: the same for a gRPC host
+    grpc_listener: InheritedListener | None = None
     #: why the server takes no new work, None while it does; readiness probes ask this
     rejection: Callable[[], A2AError | None] | None = None
     #: figures for `/readyz?verbose`, by name

@@ -232,6 +232,10 @@ def run_in_envoy_if_requested(context: typer.Context, flags: ServerFlags) -> Non
         return
     if flags.workers > 1:
         raise usage_error("--workers", "Envoy runs one interpreter; start several replicas instead")
+    if flags.reload and flags.config is None:
+        raise usage_error(
+            "--reload", "Envoy keeps the code that it has loaded; --server builtin while you work"
+        )
     raise typer.Exit(_run_envoy(flags))
 
 

@@ -64,7 +64,8 @@ def serve(
             check_one_process(new)
             workers.check_new_store(new.store)
 
-        raise workers.supervise(flags, reloader, bus, check=check, code=code)
+        waits = flags.workers == 1 and workers.is_of_one_process(flags.store)
+        raise workers.supervise(flags, reloader, bus, check=check, code=code, waits=waits)
 
     use_bridge_key(flags.bridge_key)
     if target is None and not flags.exec:

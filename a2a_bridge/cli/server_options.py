@@ -84,6 +84,7 @@ class ListenOptions:
                 **host,
                 reuse_port=worker is not None,
                 listener=worker.listener if worker is not None else None,
+                grpc_listener=worker.grpc_listener if worker is not None else None,
             ),
             limits=LiveLimits(limits_of(flags)),
             # Only a file has rules, and only a file can be read again.

@@ -31,8 +31,8 @@ logger = logging.getLogger(__name__)
 SUCCEEDED = b"succeeded"
 #: a worker has loaded its agent, and waits for its turn; then its turn has come
 LOADED, TURN = b"loaded", b"turn"
-#: set for workers by their supervisor: file descriptor of the channel, of the HTTP listener or -1, addresses,
-#: 1 for the first one, and 1 for one that waits for its turn
+#: set for workers by their supervisor: file descriptors of the channel, and of the HTTP and the gRPC listener
+#: or -1; addresses; 1 for the first one, and 1 for one that waits for its turn
 VARIABLE = "_A2A_BRIDGE_WORKER"
 
 
@@ -44,6 +44,8 @@ class Worker:
     channel: int
     #: None without HTTP
     listener: InheritedListener | None
+    #: None without gRPC, and if this worker is one of several, which open their own
+    grpc_listener: InheritedListener | None
     #: HOST:PORT with the real ports; empty if it is not served
     http: str
     grpc: str
@@ -69,12 +71,14 @@ class Worker:
             InheritedListener,  # loads protobuf, which a supervisor does not need
         )
 
-        channel, listener, http, grpc, first, waits = value.split(" ")
-        for descriptor in (int(channel), int(listener)):
+        *numbers, http, grpc, first, waits = value.split(" ")
+        descriptors = [int(number) for number in numbers]
+        for descriptor in descriptors:
             if descriptor >= 0:
                 os.set_inheritable(descriptor, False)  # not for processes of the agent
-        inherited = InheritedListener(int(listener)) if int(listener) >= 0 else None
-        return cls(int(channel), inherited, http.strip("-"), grpc.strip("-"), first == "1", waits == "1")
+        for_http, for_grpc = (InheritedListener(one) if one >= 0 else None for one in descriptors[1:])
+        addresses = http.strip("-"), grpc.strip("-")
+        return cls(descriptors[0], for_http, for_grpc, *addresses, first == "1", waits == "1")
 
     def ready(self, line: str) -> None:
         """Tells the supervisor that this worker is ready."""
@@ -120,12 +124,14 @@ class Worker:
 
     def _take(self, line: bytes) -> None:
         """Does what the supervisor says."""
-        if line != SUCCEEDED:
+        if line == SUCCEEDED:
+            for listener in (self.listener, self.grpc_listener):
+                if listener is not None:
+                    listener.has_successor = True
+        else:
             rules = []
             for row in json.loads(line):
                 members: dict[str, Any] = {name: tuple(texts) for name, texts in row.items()}
                 rules.append(RuleSettings(**members))
             for tell in self.on_rules:
                 tell(rules)
-        elif self.listener is not None:
-            self.listener.has_successor = True

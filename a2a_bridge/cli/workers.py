@@ -4,8 +4,8 @@ Rules:
 1. The supervisor serves nothing. It binds the addresses, starts the same command once per worker, and prints
    the ready line when all workers are ready.
 2. Each worker has its own HTTP listener with SO_REUSEPORT. It listens once the worker is ready, and the
-   supervisor keeps it open: connections that wait for a worker that ends are accepted by its successor.
-   grpcio opens its listener itself, also with SO_REUSEPORT.
+   supervisor keeps it open: connections that wait for a worker that ends are accepted by its successor. A
+   single worker has such a listener for gRPC, too. Several let grpcio open theirs, also with SO_REUSEPORT.
 3. A worker that ends is replaced. SIGHUP starts successors with the code and the configuration on disk, if it
    is valid, and drains each worker once its successor is ready. New access rules count in all workers at
    once, beside the old rules.
@@ -13,8 +13,8 @@ Rules:
    worker accepts what waits in its own and then really closes it, as a server without workers does.
 5. A worker whose supervisor has died drains and ends.
 6. With `serve --reload`, a change of the agent's code is a SIGHUP. The successor of a single worker loads the
-   agent first, and waits for the end of the worker before it, because its store may belong to one process:
-   code that cannot be loaded ends nothing.
+   agent first: code that cannot be loaded ends nothing. With a store that belongs to one process, it then
+   waits for the end of the worker before it; new connections wait with it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def is_requested(flags: ServerFlags, code: Path | None = None) -> bool:
 _ONE_PROCESS = "a SQLite file belongs to one process"
 
 
-def _is_of_one_process(store: str) -> bool:
+def is_of_one_process(store: str) -> bool:
+    """Whether one process at a time can have a store open."""
     return not store.startswith(("memory:", "postgresql:"))
 
 
@@ -84,7 +85,7 @@ def check_store(store: str) -> None:
             "each worker keeps its own tasks in memory, and a call may reach any worker: a task is often not"
             " found again. This is for agents that answer with messages only"
         )
-    elif _is_of_one_process(store):
+    elif is_of_one_process(store):
         raise fail(
             Exit.USAGE,
             f"--workers: {_ONE_PROCESS}",
@@ -94,7 +95,7 @@ def check_store(store: str) -> None:
 
 def check_new_store(store: str) -> None:
     """As `check_store`, for a configuration that is read again. Raises typer.BadParameter."""
-    if _is_of_one_process(store):
+    if is_of_one_process(store):
         raise usage_error("--store", _ONE_PROCESS)
 
 
@@ -112,11 +113,13 @@ def supervise(
     *,
     check: Callable[[Any], None] | None = None,
     code: Path | None = None,
+    waits: bool = False,
 ) -> typer.Exit:
     """Runs this command in workers until SIGINT or SIGTERM; the caller raises the returned exit. bus: the
     binary of a NATS server, over which the workers talk; empty for none. check: raises typer.BadParameter for
-    new flags with which no successors can serve. code: a folder; changes of its code start successors. Raises
-    typer.BadParameter if the flags ask to count calls.
+    new flags with which no successors can serve. code: a folder; changes of its code start successors. waits:
+    whether a worker ends before its successor opens the store. Raises typer.BadParameter if the flags ask to
+    count calls.
     """
     if flags.workers > 1:
         _check_counting(flags)
@@ -127,7 +130,14 @@ def supervise(
     try:
         admin = listen_address(flags.admin, "--admin") if flags.admin else None
         supervisor = _Supervisor(
-            flags.workers, http, grpc, flags.timeout_graceful_shutdown, admin, key=flags.bridge_key, bus=bus
+            flags.workers,
+            http,
+            grpc,
+            flags.timeout_graceful_shutdown,
+            admin,
+            key=flags.bridge_key,
+            bus=bus,
+            waits=waits,
         )
         supervisor.code = code
         if reloader is not None:
@@ -178,6 +188,8 @@ class _Slot:
 
     number: int
     listener: socket.socket | None
+    #: None without gRPC, and if there are several workers
+    grpc: socket.socket | None = None
     current: _Process | None = None
     #: held while a worker is being started
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -198,7 +210,7 @@ class _Supervisor:
     """Starts, replaces and ends the workers. Raises OSError for an address that cannot be listened on. http,
     grpc: HOST:PORT, or empty if it is not served. grace: seconds that workers have to drain. admin: host and
     port of the listener for operators, if there is one. key: of all workers; empty for a new key. bus: see
-    `supervise`.
+    `supervise`. waits: see there, too.
     """
 
     def __init__(
@@ -211,8 +223,10 @@ class _Supervisor:
         *,
         key: str = "",
         bus: str = "",
+        waits: bool = False,
     ) -> None:
         self._bus = bus
+        self._waits = waits
         #: variables for workers, beside the variables of this process
         self._variables: dict[str, str] = {}
         self._grace = grace
@@ -226,9 +240,11 @@ class _Supervisor:
             listeners = [first, *(_bound(self._http, "--http", shared=True) for _ in range(count - 1))]
         self._slots = [_Slot(number, listener) for number, listener in enumerate(listeners, 1)]
         if grpc:
-            #: reserves the port, and never listens
-            self._reserved = _bound(grpc, "--grpc")
-            self._grpc = _name(self._reserved)
+            #: of a single worker. It reserves the port for several, and does not listen
+            self._grpc_listener = _bound(grpc, "--grpc")
+            self._grpc = _name(self._grpc_listener)
+            if count == 1:
+                self._slots[0].grpc = self._grpc_listener
         #: every process that has not ended, replaced workers included
         self._alive: set[_Process] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -323,15 +339,12 @@ class _Supervisor:
     async def _spawn(self, slot: _Slot) -> _Process:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        descriptors = [theirs.fileno()]
-        listener = -1
-        if slot.listener is not None:
-            listener = slot.listener.fileno()
-            descriptors.append(listener)
+        passed = [theirs.fileno()]
+        passed += [-1 if one is None else one.fileno() for one in (slot.listener, slot.grpc)]
+        descriptors = [one for one in passed if one >= 0]
         first = int(slot.number == 1 and not self._has_started)
-        value = f"{theirs.fileno()} {listener} {self._http or '-'} {self._grpc or '-'} {first}"
-        # A single worker has ended before its successor opens the store.
-        value += f" {int(len(self._slots) == 1)}"
+        addresses = f"{self._http or '-'} {self._grpc or '-'}"
+        value = f"{' '.join(map(str, passed))} {addresses} {first} {int(self._waits)}"
         accepted, variables = -1, dict[str, str]()
         rules = self._rules
         try:
@@ -422,6 +435,9 @@ class _Supervisor:
         if slot.listener is not None:
             slot.listener.close()
             slot.listener = _bound(self._http, "--http", shared=True)
+        if slot.grpc is not None:
+            slot.grpc.close()
+            slot.grpc = _bound(self._grpc, "--grpc", shared=True)
 
     async def _reap(self, worker: _Process) -> int:
         code = await worker.process.wait()
@@ -442,8 +458,9 @@ class _Supervisor:
     async def _wait_ended(self, code: int) -> int:
         """Waits until every worker has ended; kills the others after a time. The exit code of the command."""
         for slot in self._slots:
-            if slot.listener is not None:
-                slot.listener.close()
+            for listener in (slot.listener, slot.grpc):
+                if listener is not None:
+                    listener.close()
         workers = list(self._alive)
         waiting = [asyncio.ensure_future(self._reap(worker)) for worker in workers]
         if waiting:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from a2a_bridge import connect
+from a2a_bridge import connect, interface
 from a2a_bridge.ext import hub
-from tests.cli.commands import ANY_PORT, Running, command, logged, serving
+from tests.cli.commands import ANY_PORT, Running, card, command, logged, serving
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.process
@@ -133,7 +133,62 @@ async def test_what_cannot_be_reloaded_is_an_error(target: Path) -> None:
     for words, text in (
         (("--exec", "cat", "--reload"), "a program is started anew for each message"),
         ((str(target), "--reload", "--ui"), "the playground needs a server of one process"),
+        ((str(target), "--reload", "--server", "envoy"), "Envoy keeps the code that it has loaded"),
     ):
         ended = await command("serve", *words)
         assert ended.code == 2
         assert text in ended.err
+
+
+#: of the agent, while callers connect and call
+EDITS = 5
+
+
+@pytest.mark.parametrize("store", ["", "memory://", "postgresql"])
+async def test_no_connection_is_refused_during_reloads(
+    target: Path, store: str, request: pytest.FixtureRequest
+) -> None:
+    url = store
+    if store == "postgresql":
+        url = request.getfixturevalue("database")
+        assert (await command("db", "upgrade", url)).code == 0
+    async with reloading(target, url) as running:
+        places = [running.http.removeprefix("http://"), running.grpc]
+        is_over, connected, called = asyncio.Event(), 0, 0
+
+        async def connecting(place: str) -> None:
+            nonlocal connected
+            host, _, port = place.rpartition(":")
+            while not is_over.is_set():
+                _, writer = await asyncio.open_connection(host, int(port))
+                connected += 1
+                writer.close()
+                await asyncio.sleep(0.02)  # as fast as possible, it would be a flood
+
+        async def calling(place: str, binding: str) -> None:
+            nonlocal called
+            while not is_over.is_set():
+                async with connect(card(supported_interfaces=[interface(binding, place)])) as peer:
+                    assert (await peer.send("?")).text.startswith("w")
+                called += 1
+
+        async def editing() -> None:
+            try:
+                for edit in range(EDITS):
+                    say(target, f"WORD = 'w{edit}'\n")
+                    for place in (running.http, running.grpc):
+                        await until(f"w{edit}", place)
+            finally:
+                is_over.set()
+
+        say(target, "WORD = 'w'\n")
+        await until("w", running.grpc)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(editing())
+            for place in places:
+                group.create_task(connecting(place))
+            for binding in ("JSONRPC", "HTTP+JSON"):
+                group.create_task(calling(running.http, binding))
+            group.create_task(calling(running.grpc, "GRPC"))
+        assert connected > EDITS
+        assert called > EDITS

@@ -262,8 +262,10 @@ async def test_connections_that_a_successor_accepts_are_left_to_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as successors, ExitStack() as stack:
         inherited = InheritedListener(os.dup(successors.fileno()))
         async with hosting(Scripted(), options=HostOptions(drain_window=0, listener=inherited)) as host:
+            draining = asyncio.create_task(host.drain(PATIENCE))
+            await asyncio.sleep(0)  # a signal is heard before the line of the supervisor
             inherited.has_successor = True
-            await host.drain(PATIENCE)
+            await draining
         for _ in range(3):  # more than a queue that is closed holds
             stack.enter_context(socket.create_connection(successors.getsockname(), timeout=PATIENCE))
         for _ in range(3):

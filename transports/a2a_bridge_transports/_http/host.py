@@ -4,9 +4,6 @@ Rules:
 1. One sweep looks at the deadlines of all connections, so that none of them needs a timer.
 2. Host, version and Transfer-Encoding are checked before any handler is called.
 3. Draining tells clients with `Connection: close` before it closes the listener.
-4. libuv accepts one connection in each turn of the loop. If the turns are long, a health probe waits for as
-   many of them as there are connections before it; asyncio accepts all at once. So after a long turn of
-   uvloop the rest is accepted here (`Backlog`), which costs more than libuv's own way.
 """
 
 from __future__ import annotations
@@ -14,12 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import selectors
 import socket
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from time import monotonic
 from typing import Any, cast
 
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
@@ -27,6 +22,7 @@ from a2a_bridge.bindings.offload import SMALL
 from a2a_bridge.bindings.server_tls import ServerTls
 from a2a_bridge.core.addresses import Trust
 from a2a_bridge.core.errors import A2AError, Reason, internal_error
+from a2a_bridge_transports._http.accepting import LAST_ACCEPT, Backlog, accept_last
 from a2a_bridge_transports._http.events import EventWriter
 from a2a_bridge_transports._http.exchange import (
     CHUNKED,
@@ -49,68 +45,8 @@ from a2a_bridge_transports._http.sse import run_flushing
 
 _log = logging.getLogger("a2a_bridge.http")
 
-#: seconds since the last connection after which there may be more
-_LATE = 0.002
-#: connections that are accepted at once; other processes may share the socket
-_AT_ONCE = 100
-
-
-class Backlog:
-    """The connections that wait at a server of the running loop. make: makes the protocol of a
-    connection. tls: arguments of `loop.connect_accepted_socket`.
-    """
-
-    def __init__(
-        self, server: asyncio.Server, make: Callable[[], asyncio.Protocol], tls: dict[str, Any]
-    ) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._make = make
-        self._tls = tls
-        self._last = 0.0
-        self._opening: set[asyncio.Task[None]] = set()
-        self._sockets = [socket.fromfd(one.fileno(), one.family, one.type) for one in server.sockets]
-        for one in self._sockets:
-            one.setblocking(False)
-
-    def on_open(self) -> None:
-        """A connection is open: accepts the others if the loop was busy before."""
-        now = monotonic()
-        was_late = now - self._last > _LATE
-        self._last = now
-        if was_late:
-            for one in self._sockets:
-                self._accept(one)
-
-    def close(self) -> None:
-        """Accepts no more. Without this the port stays open."""
-        for one in self._sockets:
-            one.close()
-        self._sockets.clear()
-
-    def _accept(self, listening: socket.socket) -> None:
-        for _ in range(_AT_ONCE):
-            try:
-                accepted, _ = listening.accept()
-            except OSError:
-                return  # there is none, or no room for it, which libuv will find out, too
-            accepted.setblocking(False)
-            opening = self._loop.create_task(self._open(accepted))
-            self._opening.add(opening)
-            opening.add_done_callback(self._opening.discard)
-
-    async def _open(self, accepted: socket.socket) -> None:
-        try:
-            await self._loop.connect_accepted_socket(self._make, accepted, **self._tls)
-        except OSError as error:  # of TLS, too
-            _log.debug("a connection broke before it was open: %s", error)
-
-
 #: seconds that the listener stays open while the host drains, unless HostOptions.drain_window says otherwise
 DRAIN_WINDOW = 0.5
-#: seconds to accept the connections that are waiting for it when the listener is closed
-LAST_ACCEPT = 0.01
-#: how often that is repeated at most, while there are more
-LAST_ACCEPTS = 100
 #: seconds for connections with an incomplete request after that
 LINGER = 0.5
 #: seconds for clients to read their last response
@@ -164,8 +100,7 @@ class HttpHost(ConnectionHost):
         else:
             shared = options.reuse_port or None  # False is an error where the system has no SO_REUSEPORT
             self._listener = await listen(host=self._address.host, port=self._address.port, reuse_port=shared)
-        if type(loop).__module__.startswith("uvloop"):
-            self._backlog = Backlog(self._listener, make, tls)
+        self._backlog = Backlog.of(self._listener, make, tls)
         port = self._listener.sockets[0].getsockname()[1]
         self._address = ListenAddress(self._address.host, port)
         self._sweep_late()
@@ -216,18 +151,7 @@ class HttpHost(ConnectionHost):
 
     async def _accept_last(self, listener: asyncio.Server) -> None:
         """Closes the listener. Accepts the connections that the system has made, which it would reset."""
-        inherited = self.options.listener
-        if inherited is None or not inherited.has_successor:  # else the successor accepts them
-            for opened in listener.sockets:
-                with socket.fromfd(opened.fileno(), opened.family, opened.type) as same:
-                    same.listen(0)  # the system makes no further ones
-        with selectors.DefaultSelector() as waiting:
-            for opened in listener.sockets:
-                waiting.register(opened.fileno(), selectors.EVENT_READ)
-            for _ in range(LAST_ACCEPTS):  # a closed queue still has room for one connection
-                await asyncio.sleep(LAST_ACCEPT)
-                if not waiting.select(0):
-                    break
+        await accept_last(listener, self.options.listener)
         if self._backlog is not None:
             self._backlog.close()
         listener.close()

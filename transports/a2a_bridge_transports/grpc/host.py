@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
+from time import monotonic
 from typing import Any, cast
 
 import grpc
@@ -18,6 +19,7 @@ from a2a_bridge.bindings.binding import MIB, HostOptions, ListenAddress
 from a2a_bridge.bindings.server_tls import ServerTls
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import Dialect
+from a2a_bridge_transports.grpc.relay import LOOPBACK, Relay, RelayedContext
 from a2a_bridge_transports.grpc.server import Handlers, Method, Rejection
 from a2a_bridge_transports.grpc.services import REFLECTION_PATHS, Health, HostMethods, Reflection
 
@@ -45,6 +47,8 @@ class GrpcHost:
         self._options = options
         self._offered = HostMethods(options, _LEFT)
         self._server: Any = None
+        inherited = options.grpc_listener
+        self._relay = None if inherited is None else Relay(inherited)
 
     @property
     def address(self) -> ListenAddress:
@@ -59,20 +63,26 @@ class GrpcHost:
 
     async def start(self) -> None:
         """Opens the socket. Raises OSError if the address is taken or not local."""
-        await _check_bindable(self._address, shared=self._options.reuse_port)
+        relay, address = self._relay, self._address
+        if relay is None:
+            await _check_bindable(address, shared=self._options.reuse_port)
+        else:
+            address = ListenAddress(LOOPBACK)
         _FAILED_CALLS.addFilter(_is_no_departure)
         server = grpc.aio.server(options=_options(self._options))
         offered = self._offered
-        handlers = _Rpcs(offered.methods, offered.find_rejecting), _Reflection(offered.services)
+        handlers = _Rpcs(offered.methods, offered.find_rejecting, relay), _Reflection(offered.services)
         server.add_generic_rpc_handlers(handlers)
         try:
             tls = self._options.tls
-            port = _listen(server, self._address, _follow(tls) if isinstance(tls, ServerTls) else tls)
+            port = _listen(server, address, _follow(tls) if isinstance(tls, ServerTls) else tls)
         except OSError:
             await server.stop(None)
             raise
         self._server = server
         await server.start()
+        if relay is not None:
+            port = (await relay.start(port, self._options.backlog)).port
         self._address = ListenAddress(self._address.host, port)
 
     async def drain(self, grace: float) -> None:
@@ -82,15 +92,20 @@ class GrpcHost:
         if self._server is None:
             return
         self._offered.health.retired.set()
-        # Without a wait for idle connections: GOAWAY tells clients which calls were not processed.
-        window = min(grace, self._options.drain_window or 0.0)
-        await asyncio.sleep(window)
-        grace -= window
+        begun, window = monotonic(), self._options.drain_window
+        if self._relay is not None:
+            await self._relay.stop_accepting(None if window is None else min(grace, window))
+        else:
+            # Without a wait for idle connections: GOAWAY tells clients which calls were not processed.
+            await asyncio.sleep(min(grace, window or 0.0))
+        grace = max(0.0, grace - (monotonic() - begun))
         stopped = asyncio.create_task(self._server.stop(grace + _FAREWELL))
         done, _ = await asyncio.wait({stopped}, timeout=grace)
         if not done:
             self._offered.running.end()
         await stopped
+        if self._relay is not None:
+            await self._relay.close()
 
 
 def add_to_server(
@@ -130,10 +145,18 @@ _STATUS = {int(code.value[0]): code for code in grpc.StatusCode}
 
 
 class _Rpcs(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyped
-    """Methods as handlers of grpc.aio, found by full path. find_rejecting: see `Handlers`."""
+    """Methods as handlers of grpc.aio, found by full path. find_rejecting: see `Handlers`. relay: of the
+    connections, if they have one.
+    """
 
-    def __init__(self, methods: Mapping[str, Method], find_rejecting: Callable[[str], Method | None]) -> None:
-        self._known = {path: _rpc(method) for path, method in methods.items()}
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        find_rejecting: Callable[[str], Method | None],
+        relay: Relay | None = None,
+    ) -> None:
+        self._relay = relay
+        self._known = {path: _rpc(method, relay) for path, method in methods.items()}
         self._find_rejecting = find_rejecting
 
     def service(self, handler_call_details: Any) -> Any:
@@ -143,11 +166,15 @@ class _Rpcs(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio is untyped
         if found is not None:
             return found
         rejected = self._find_rejecting(path)
-        return None if rejected is None else _rpc(rejected)
+        return None if rejected is None else _rpc(rejected, self._relay)
 
 
-def _rpc(method: Method) -> Any:
+def _rpc(method: Method, relay: Relay | None) -> Any:
     answer = method.answer
+    if relay is not None:
+
+        def answer(wire: bytes, context: Any) -> Any:
+            return method.answer(wire, RelayedContext(context, relay))
 
     async def handle(wire: Any, context: Any) -> bytes | None:
         # For a rejected path the request may be a stream, which nobody reads.
@@ -196,7 +223,7 @@ def _options(options: HostOptions) -> list[tuple[str, int]]:
         ("grpc.server.max_pending_requests", _MOST_PENDING),
         ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
         # Two servers must not share a port by accident: a taken address is an error.
-        ("grpc.so_reuseport", int(options.reuse_port)),
+        ("grpc.so_reuseport", int(options.reuse_port and options.grpc_listener is None)),
         # Between a soft and a hard limit gRPC rejects at random: so both are equal.
         ("grpc.max_metadata_size", options.max_header),
         ("grpc.absolute_max_metadata_size", options.max_header),
