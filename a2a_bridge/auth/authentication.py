@@ -5,7 +5,9 @@ Rules:
    credential is rejected even if another one of the request is valid.
 2. The credential of the edge stays here: a gateway forwards parameters only where the operator names them.
 3. The card shows the methods of the edge in place of the agent's own security, which is behind it.
-4. Client certificates (mutual TLS) have been verified by the listener. Only trusted proxies name callers.
+4. Client certificates (mutual TLS) have been verified by the listener, when the connection was opened or, if
+   it resumes a session of TLS, when that one was. So their date is looked at with each call, whichever method
+   identifies the caller. Only trusted proxies name callers.
 5. A transport of another package that ignores `HostOptions.authenticate` would admit every caller, without a
    sign of it: middleware behind it rejects callers that it has not identified. Our own transports are tested
    for it, and need no check of each call.
@@ -15,9 +17,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from a2a_bridge.cards.read import change_extended_card
 from a2a_bridge.cards.select import without_security
@@ -91,26 +95,29 @@ class Authentication:
         self._challenges = challenges
         #: by the name of a method, whether a caller still counts
         self._lapsing: dict[str, list[Callable[[Principal], bool]]] = {}
+        self._certificates = [one for one in self._methods if isinstance(one, ClientCertificates)]
         for method in self._methods:
             if (counts := getattr(method, "counts", None)) is not None:
                 self._lapsing.setdefault(method.scheme_name, []).append(counts)
 
     async def __call__(self, presented: Presented) -> Principal:
         """The caller of a request. Raises UNAUTHENTICATED, and UNAVAILABLE while it cannot be decided."""
+        until = self._certificates[0].until(presented) if self._certificates else None
         for method in self._methods:
             principal = await method.identify(presented)
             if principal is not None:
-                return principal
+                return principal if until is None else replace(principal, until=until)
         raise UnauthenticatedError("", self._challenges)
 
     def can_lapse(self, principal: Principal) -> bool:
         """Whether a caller may stop to count."""
-        return principal.method in self._lapsing
+        return principal.until is not None or principal.method in self._lapsing
 
     def lapsed(self, principal: Principal) -> UnauthenticatedError | None:
         """The error of a caller who no longer counts; None for any other."""
         methods = self._lapsing.get(principal.method, ())
-        if not methods or any(counts(principal) for counts in methods):
+        has_expired = principal.until is not None and self._certificates[0].has_expired(principal.until)
+        if not has_expired and (not methods or any(counts(principal) for counts in methods)):
             return None
         return UnauthenticatedError("The credentials of this stream are no longer valid", self._challenges)
 
@@ -140,34 +147,65 @@ _REMEMBERED = 1024
 
 
 class ClientCertificates:
-    """Identifies callers by their client certificate; see `Method`. Raises MissingExtraError without
-    cryptography.
+    """Identifies callers by their client certificate, until its date; see `Method`. Raises MissingExtraError
+    without cryptography.
 
     The principal is the first URI of the subject alternative names (SPIFFE), else the first host name, else
-    the subject (RFC 4514).
+    the subject (RFC 4514). identifies: False if only the date counts, because other methods name the caller.
+    now: seconds since the epoch.
     """
 
     scheme_name = "mutualTLS"
     parameters: frozenset[str] = frozenset()
     challenge = ""
 
-    def __init__(self) -> None:
+    def __init__(self, *, identifies: bool = True, now: Callable[[], float] = time.time) -> None:
         x509 = load("cryptography.x509", "auth")
-        self._principal_of = lru_cache(_REMEMBERED)(lambda certificate: _principal(x509, certificate))
+        self._identifies = identifies
+        self._now = now
+        self._known = lru_cache(_REMEMBERED)(lambda certificate: _read(x509, certificate))
 
-    def scheme(self) -> hub.SecurityScheme:
+    def scheme(self) -> hub.SecurityScheme | None:
         """How the card describes it."""
+        if not self._identifies:
+            return None
         text = "A client certificate of an authority that this server trusts."
         return hub.SecurityScheme(mtls_security_scheme=hub.MutualTlsSecurityScheme(description=text))
 
     async def identify(self, presented: Presented) -> Principal | None:
         """The principal of the certificate; None if no certificate names anybody."""
+        found = self._found(presented) if self._identifies else None
+        return None if found is None else found.principal
+
+    def until(self, presented: Presented) -> float | None:
+        """When the certificate of a request expires, in seconds since the epoch; None without one. Raises
+        UNAUTHENTICATED for one that has expired.
+        """
+        found = self._found(presented)
+        if found is None:
+            return None
+        if self.has_expired(found.until):
+            raise UnauthenticatedError("The client certificate has expired")
+        return found.until
+
+    def has_expired(self, until: float) -> bool:
+        """Whether a date, in seconds since the epoch, is over."""
+        return self._now() >= until
+
+    def _found(self, presented: Presented) -> _Certificate | None:
         found = presented.certificate() if presented.certificate is not None else None
-        return None if found is None else self._principal_of(found)
+        return None if found is None else self._known(found)
 
 
-def _principal(x509: Any, certificate: bytes) -> Principal | None:
-    """The principal of a certificate (DER); None if it names nobody."""
+class _Certificate(NamedTuple):
+    """A client certificate. principal: None if it names nobody. until: seconds since the epoch."""
+
+    principal: Principal | None
+    until: float
+
+
+def _read(x509: Any, certificate: bytes) -> _Certificate:
+    """What a certificate (DER) says."""
     found = x509.load_der_x509_certificate(certificate)
     subject = found.subject.rfc4514_string()
     try:
@@ -179,7 +217,8 @@ def _principal(x509: Any, certificate: bytes) -> Principal | None:
         for kind in (x509.UniformResourceIdentifier, x509.DNSName)
     )
     name = next((one for one in (*uris, *hosts, subject) if one), "")
-    return Principal(name, {"subject": subject}) if name else None
+    principal = Principal(name, {"subject": subject}, ClientCertificates.scheme_name) if name else None
+    return _Certificate(principal, found.not_valid_after_utc.timestamp())
 
 
 #: characters of a principal's name

@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
+import re
 import time
 import warnings
 from collections.abc import Callable, Collection, Mapping
@@ -40,6 +41,7 @@ _log = logging.getLogger("a2a_bridge.auth")
 LEEWAY = 60
 #: characters of a token
 _LONGEST = 16 * 1024
+_BASE64URL = re.compile(r"[A-Za-z0-9_-]*")
 #: verified tokens that are remembered
 _REMEMBERED = 4096
 #: media types of tokens that are for other purposes are rejected, such as `dpop+jwt` and `logout+jwt`
@@ -225,4 +227,6 @@ def _thumbprint(presented: Presented) -> str:
 
 def _members(segment: str) -> dict[str, Any]:
     """The header in a segment. Raises ValueError."""
+    if not _BASE64URL.fullmatch(segment):  # the decoder passes over other characters
+        raise ValueError("not base64url")
     return parse_object(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)))

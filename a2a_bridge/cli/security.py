@@ -131,12 +131,13 @@ def _methods(flags: ServerFlags) -> list[Method]:
     found += _tokens(flags)
     if flags.proxy_user_header:
         found.append(_proxy(flags))
-    # A certificate that every connection has to have may be that of a proxy: beside another method it
-    # identifies nobody.
-    if flags.ssl_ca_certs is not None and (flags.ssl_cert_reqs is ClientCertificate.OPTIONAL or not found):
+    if flags.ssl_ca_certs is not None:
         from a2a_bridge.auth import ClientCertificates
 
-        found.append(ClientCertificates())
+        # A certificate that every connection has to have may be that of a proxy: beside another method it
+        # identifies nobody.
+        identifies = flags.ssl_cert_reqs is ClientCertificate.OPTIONAL or not found
+        found.append(ClientCertificates(identifies=identifies))
     return found
 
 

@@ -103,6 +103,8 @@ class Principal:
     claims: Mapping[str, Any] = field(default_factory=_no_parameters)
     #: the scheme name of the method that has identified it; empty if unknown
     method: str = field(default="", compare=False)
+    #: when the client certificate of its connection expires, in seconds since the epoch; None without one
+    until: float | None = field(default=None, compare=False)
 
     @property
     def scopes(self) -> frozenset[str]:

@@ -5,24 +5,27 @@ import logging
 import re
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import h2.connection
 import pytest
 
 from a2a_bridge import Agent, connect, interface, serve
 from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.app.runtime import Server
-from a2a_bridge.auth import Authentication, ClientCertificates
-from a2a_bridge.bindings.binding import DialOptions, HostOptions, TlsFiles
+from a2a_bridge.auth import ApiKeys, Authentication, ClientCertificates, KeyFile
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, TlsFiles
 from a2a_bridge.bindings.server_tls import CHECK_INTERVAL, ServerTls, TlsFileError
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.extras import MissingExtraError
 from a2a_bridge.hosting import Run
+from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.certificates import Identity, new_identity
 from tests.patience import PATIENCE
 
@@ -393,3 +396,118 @@ def test_other_values_are_rejected(tmp_path: Path, given: dict[str, Any]) -> Non
     certificate, key = SELF.written(tmp_path, "server")
     with pytest.raises(ValueError, match=r"is required or optional|needs a certificate"):
         ServerTls(**{"certificate": certificate, "key": key, **given})
+
+
+class Holding(Naming):
+    """Works until it is cancelled."""
+
+    async def execute(self, run: Run) -> AsyncIterator[Any]:
+        if run.text == "hold":
+            yield run.status("working")
+            await asyncio.Event().wait()
+        async for event in super().execute(run):
+            yield event
+
+
+#: a day and an hour: later than the end of a certificate of a test
+LATE = 25 * 3600
+
+
+@pytest.mark.parametrize("identifies", [True, False])
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_certificate_counts_until_its_date(tmp_path: Path, binding: str, identifies: bool) -> None:
+    """On an open connection, and on one that resumes a session of TLS."""
+    clock, (mine, key) = Clock(), (caller := new_identity()).written(tmp_path, "mine")
+    certificate, own = new_identity().written(tmp_path, "server")
+    methods: list[Any] = [ClientCertificates(identifies=identifies, now=lambda: time.time() + clock.seconds)]
+    parameters: dict[str, str] = {}
+    if not identifies:  # another method does
+        file = KeyFile(tmp_path / "keys.json")
+        parameters = {"x-api-key": file.create("ann").text}
+        methods.insert(0, ApiKeys(file))
+    tls = ServerTls(certificate, own, caller.written(tmp_path, "authority")[0])
+    options = ServeOptions(tls=tls, authentication=Authentication(methods), grace=0)
+    dialled = DialOptions(tls=TlsFiles(certificate, mine, key), parameters=parameters)
+    async with serve(Agent(Holding(), name="holds"), options=options) as server:
+        address = f"https://{server.grpc if binding == 'GRPC' else server.http}"
+        async with (
+            asyncio.timeout(PATIENCE),
+            connect(interface(binding, address), options=dialled) as peer,
+            aclosing(peer.stream("hold")) as events,
+        ):
+            await anext(events)
+            clock.seconds = LATE
+            with pytest.raises(A2AError) as ended:
+                async for _ in events:
+                    pass
+            with pytest.raises(A2AError, match="certificate has expired") as rejected:
+                await peer.send("hi")
+            assert ended.value.reason is rejected.value.reason is Reason.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("binding", ["HTTP+JSON", "GRPC"])
+async def test_a_resumed_session_renews_no_certificate(
+    tmp_path: Path, binding: str, version: ssl.TLSVersion
+) -> None:
+    clock, (mine, key) = Clock(), (caller := new_identity()).written(tmp_path, "mine")
+    certificate, own = new_identity().written(tmp_path, "server")
+    tls = ServerTls(certificate, own, caller.written(tmp_path, "authority")[0])
+    methods = [ClientCertificates(now=lambda: time.time() + clock.seconds)]
+    options = ServeOptions(tls=tls, authentication=Authentication(methods))
+    context = ssl.create_default_context(cafile=certificate)
+    context.load_cert_chain(mine, key)
+    context.minimum_version = context.maximum_version = version
+    is_http = binding != "GRPC"
+    context.set_alpn_protocols(["http/1.1" if is_http else "h2"])
+
+    def called(address: ListenAddress, session: ssl.SSLSession | None) -> tuple[str, bool, ssl.SSLSession]:
+        """The status of a call, whether its connection resumed a session, and its own session."""
+        with (
+            socket.create_connection((address.host, address.port), PATIENCE) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as opened,
+        ):
+            status = (get_task if is_http else grpc_get_task)(opened)
+            assert opened.session is not None
+            return status, bool(opened.session_reused), opened.session
+
+    async with served(options) as server:
+        address = server.http if is_http else server.grpc
+        first, was_resumed, session = await asyncio.to_thread(called, address, None)
+        known, is_resumed, session = await asyncio.to_thread(called, address, session)
+        clock.seconds = LATE
+        last, still_resumed, _ = await asyncio.to_thread(called, address, session)
+    assert (was_resumed, is_resumed, still_resumed) == (False, True, True)
+    assert first == known == ("404" if is_http else "5")
+    assert last == ("401" if is_http else "16")
+
+
+def get_task(opened: ssl.SSLSocket) -> str:
+    """The HTTP status of an unknown task."""
+    opened.sendall(b"GET /tasks/none HTTP/1.1\r\nHost: x\r\nA2A-Version: 1.0\r\nConnection: close\r\n\r\n")
+    return opened.makefile("rb").readline().split()[1].decode()
+
+
+def grpc_get_task(opened: ssl.SSLSocket) -> str:
+    """The gRPC status of an unknown task."""
+    connection = h2.connection.H2Connection()
+    connection.initiate_connection()
+    path = "/lf.a2a.v1.A2AService/GetTask"
+    headers = [
+        (":method", "POST"),
+        (":scheme", "https"),
+        (":path", path),
+        (":authority", "x"),
+        ("te", "trailers"),
+    ]
+    connection.send_headers(1, [*headers, ("content-type", "application/grpc")])
+    body = hub.GetTaskRequest(id="none").SerializeToString()
+    connection.send_data(1, b"\0" + len(body).to_bytes(4, "big") + body, end_stream=True)
+    opened.sendall(connection.data_to_send())
+    while part := opened.recv(65536):
+        for event in connection.receive_data(part):
+            found = dict(getattr(event, "headers", None) or ())
+            if b"grpc-status" in found:
+                return found[b"grpc-status"].decode()
+        opened.sendall(connection.data_to_send())
+    raise AssertionError("no status")
