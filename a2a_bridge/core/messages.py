@@ -36,10 +36,20 @@ def shortened(task: hub.Task, limit: int | None) -> hub.Task:
     """The task with its newest `limit` messages (see `cut_history`): a copy, which never holds the others, or
     the task itself if it has no more.
     """
-    history = task.history
-    if limit is None or limit < 0 or limit >= len(history):
+    if limit is None or not 0 <= limit < len(task.history):
         return task
-    made = hub.Task(history=history[len(history) - limit :])
+    made = hub.Task()
+    copy_shown(made, task, limit)
+    return made
+
+
+def copy_shown(made: hub.Task, task: hub.Task, limit: int | None) -> None:
+    """Copies a task with its newest `limit` messages into an empty one. The others are not even copied."""
+    history = task.history
+    if limit is None or not 0 <= limit < len(history):
+        made.CopyFrom(task)
+        return
+    made.history.extend(history[len(history) - limit :])
     for field, value in task.ListFields():
         if field.name == "history":
             continue
@@ -47,7 +57,6 @@ def shortened(task: hub.Task, limit: int | None) -> hub.Task:
             getattr(made, field.name).MergeFrom(value)
         else:
             setattr(made, field.name, value)
-    return made
 
 
 def text_part(text: str, **members: Any) -> hub.Part:

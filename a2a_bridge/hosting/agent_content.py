@@ -34,9 +34,10 @@ def for_agent(request: Request) -> Request:
 
 def task_for_agent(task: hub.Task) -> hub.Task:
     """The task without that content, changed in place."""
-    if holds_members(task.SerializeToString()):
+    wire = task.SerializeToString()  # once, as in `for_agent`
+    if wire.find(FIRST) >= 0 and holds_members(wire):
         drop_members(task)
-    if unmapped.present(task):
+    if wire.find(unmapped.KEY_BYTES) >= 0:
         unmapped.strip(task)
     return task
 

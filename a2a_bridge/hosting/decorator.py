@@ -361,7 +361,7 @@ class _Working(AgentExecutor):
 
     async def execute(self, run: Run, /) -> AsyncIterator[Event]:
         given = self._arguments(run)  # before the first event, so that a rejected message makes no task
-        if run.task is None:
+        if run.is_new:
             yield run.start()
         yield run.status(hub.TASK_STATE_WORKING)
         result = await self._call(run, given)
@@ -384,7 +384,7 @@ class _Yielding(AgentExecutor):
 
     async def execute(self, run: Run, /) -> AsyncIterator[Event]:
         given = self._arguments(run)  # before the first event, so that a rejected message makes no task
-        if run.task is None:
+        if run.is_new:
             yield run.start()
         yield run.status(hub.TASK_STATE_WORKING)
         artifact_id = new_id()

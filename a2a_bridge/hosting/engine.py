@@ -23,7 +23,7 @@ from a2a_bridge.core.agent_api import service_of
 from a2a_bridge.core.call import CallContext, left_out
 from a2a_bridge.core.errors import A2AError, Reason, closing_error, internal_error, task_not_found
 from a2a_bridge.core.kinds import require
-from a2a_bridge.core.messages import TERMINAL, cut_history
+from a2a_bridge.core.messages import TERMINAL, cut_history, shortened
 from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.core.paging import history_limit, query_of
 from a2a_bridge.core.resume import number_of, offer_resume, resume_id
@@ -189,9 +189,9 @@ class Engine:
         if answer is None:
             raise RuntimeError("a unary send was settled like a stream")
         if limit is not None and answer.HasField("task"):
-            whole, answer = answer, hub.SendMessageResponse()
-            answer.CopyFrom(whole)  # others may have the same response
-            cut_history(answer.task, limit)
+            shown = shortened(answer.task, limit)
+            if shown is not answer.task:  # in a copy: others may have the same response
+                answer = hub.SendMessageResponse(task=shown)
         context.reply.large = context.large and answer.HasField("task")
         return answer
 

@@ -47,19 +47,22 @@ class Run:
 
     request: the caller's request; for `cancel` the CancelTaskRequest. context: the context of the call.
     task_id, context_id: always set; the task itself exists only once the executor has yielded something.
-    task: a copy of the task as of the beginning of the run; None if the run may begin one. cancelled: set
+    task: a copy of the task as of the beginning of the run; None if the run may begin one, and then is_new is
+    True, which costs nothing to ask, while `task` copies a long history. cancelled: set
     when a caller cancels the task. The run is also cancelled in the way of asyncio.
     """
 
     __slots__ = (
         "_cancelling",
+        "_load",
+        "_task",
         "cancelled",
         "context",
         "context_id",
         "find",
+        "is_new",
         "locks",
         "request",
-        "task",
         "task_id",
     )
 
@@ -75,7 +78,9 @@ class Run:
         self.context = context
         self.task_id = task_id
         self.context_id = context_id
-        self.task = task
+        self._task = task
+        self._load: Callable[[], hub.Task] | None = None
+        self.is_new = task is None
         self.cancelled = False
         self._cancelling: asyncio.Event | None = None
         #: finds other tasks; set by the engine
@@ -84,6 +89,23 @@ class Run:
         self.locks: Lock | None = None
 
     # ------------------------------------------------------------------ input
+
+    @property
+    def task(self) -> hub.Task | None:
+        """The task as it was when the run began, with the message that began it; None for a new task. It is
+        copied when it is first read.
+        """
+        if self._load is not None:
+            self._task, self._load = self._load(), None
+        return self._task
+
+    @task.setter
+    def task(self, task: hub.Task) -> None:
+        self._task, self._load, self.is_new = task, None, False
+
+    def continue_task(self, load: Callable[[], hub.Task]) -> None:
+        """Lets `task` be what `load` returns, which is called once, when it is first read."""
+        self._load, self.is_new = load, False
 
     @property
     def message(self) -> hub.Message:

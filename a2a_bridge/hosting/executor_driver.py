@@ -95,7 +95,8 @@ class ExecutorDriver:
                 if engine.turns.spent:
                     await engine.turns.next()
                 if live.task is not None:
-                    send.run.task = task_for_agent(live.snapshot().task)
+                    task_now = live.task_now()
+                    send.run.continue_task(lambda: task_for_agent(task_now()))
                 elif memory.limit and (full := memory.rejection()) is not None:
                     # Hundreds may be admitted before the first of them has added anything.
                     raise full

@@ -11,6 +11,7 @@ Rules:
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, internal_error
@@ -22,7 +23,7 @@ from a2a_bridge.core.lifecycle import (
     advance_to,
     join,
 )
-from a2a_bridge.core.messages import AT_REST, INTERRUPTED, RUNNING, TERMINAL
+from a2a_bridge.core.messages import AT_REST, INTERRUPTED, RUNNING, TERMINAL, copy_shown
 from a2a_bridge.hosting.agent_content import ExecutorError, direct_answer, own_artifact, own_status, own_task
 from a2a_bridge.hosting.executor import Event, Run
 from a2a_bridge.hosting.limits import MOST_ARTIFACTS, already_ended, too_many_artifacts
@@ -71,6 +72,8 @@ class LiveTask:
     _last = 0
     _opening: asyncio.Task[None] | None = None
     _sends: tuple[PendingSend, ...] = ()
+    #: copies the history for the present run, see `task_now`
+    _load: Callable[[], Any] = staticmethod(lambda: None)
     #: of the artifacts; None until the first
     _index: ArtifactIndex | None = None
 
@@ -137,12 +140,32 @@ class LiveTask:
         """True if any sender still waits."""
         return any(not send.done for send in self._sends)
 
-    def snapshot(self) -> TaskSnapshot:
-        """A copy of the task. It may contain changes that are not durable yet."""
+    def snapshot(self, limit: int | None = None) -> TaskSnapshot:
+        """A copy of the task. It may contain changes that are not durable yet. limit: the newest messages of
+        its history; None for all.
+        """
         copy = hub.Task()
         if self.task is not None:
-            copy.CopyFrom(self.task)
+            copy_shown(copy, self.task, limit)
         return TaskSnapshot(copy, self.last)
+
+    def task_now(self) -> Callable[[], hub.Task]:
+        """A function that returns a copy of the task as it is now. Its history, to which messages are only
+        added, is copied when the function is called, which many agents never do.
+        """
+        task = self.task or hub.Task()
+        made = hub.Task()
+        copy_shown(made, task, 0)
+        history: Any = task.history
+        count = len(history)
+
+        def load() -> hub.Task:
+            if len(made.history) < count:
+                made.history.extend(history[:count])
+            return made
+
+        self._load = load
+        return load
 
     async def durable_snapshot(self) -> TaskSnapshot:
         """A durable copy for callers. Raises the errors of `wait_settled`."""
@@ -386,6 +409,7 @@ class LiveTask:
         place = next((n for n in reversed(range(len(history))) if history[n].message_id == message_id), None)
         if place is None:
             return
+        self._load()  # the only change that adds no message
         del history[place]
         if (
             answered
@@ -452,7 +476,7 @@ class LiveTask:
         if answer is None or self.state not in TERMINAL:
             answer = hub.SendMessageResponse()
             if self.task is not None:
-                answer.task.CopyFrom(self.task)
+                copy_shown(answer.task, self.task, send.limit)
         writer = self.writer
         if writer is None or not writer.pending:
             send.settle(answer)  # at once in stores that are not durable

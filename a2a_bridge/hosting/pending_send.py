@@ -33,6 +33,8 @@ class PendingSend:
     finished = False
     #: the direct response of the executor, held back until it is certain to be the only event
     direct_answer: hub.SendMessageResponse | None = None
+    #: messages of the history in the response; None for all
+    limit: int | None = None
     #: the response and the first event of a task that begins with a large message: see `live_task.begin_with`
     beginning: tuple[hub.SendMessageResponse, hub.StreamResponse] | None = None
     _left = False

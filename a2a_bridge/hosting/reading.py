@@ -16,7 +16,7 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge.core.messages import AT_REST, TERMINAL, cut_history, state_of
+from a2a_bridge.core.messages import AT_REST, TERMINAL, shortened, state_of
 from a2a_bridge.core.resume import event_id, mark_gap
 from a2a_bridge.core.service import Event, Events
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -50,10 +50,12 @@ async def histories_cut(events: Events, limit: int) -> Events:
             if not event.message.HasField("task"):
                 yield event
                 continue
-            copy = hub.StreamResponse()
-            copy.CopyFrom(event.message)
-            cut_history(copy.task, limit)
-            yield Event(copy, event.id, event.gap)
+            shown = shortened(event.message.task, limit)
+            yield (
+                event
+                if shown is event.message.task
+                else Event(hub.StreamResponse(task=shown), event.id, event.gap)
+            )
 
 
 class EventReaders:

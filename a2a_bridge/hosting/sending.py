@@ -182,9 +182,11 @@ class Sending:
             await task_run.join(message, prepare)
             run = Run(shown, context, task_run.task_id, task_run.context_id)
             send = PendingSend(run, message, wants)
+            if request.configuration.HasField("history_length"):
+                send.limit = request.configuration.history_length
             snapshot, reading = None, None
             if wants == "stream":
-                snapshot = task_run.live.snapshot()
+                snapshot = task_run.live.snapshot(send.limit)
                 reading = self._readers.begin(scope, task_run.task_id, snapshot.last)
             task_run.submit(send)
             return Accepted(task_run, send, snapshot, reading)

@@ -60,7 +60,7 @@ class ConversationExecutor(AgentExecutor, ABC, Generic[State]):
         given = (
             None if asked else await awaited(self.read(run))
         )  # before the first event: a rejected message makes no task
-        if run.task is None:
+        if run.is_new:
             yield run.start()
         yield run.status(hub.TASK_STATE_WORKING)
         key, answer = key_of(run), Answer(run, self._stream)

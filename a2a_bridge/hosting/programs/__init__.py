@@ -103,7 +103,7 @@ class Program(AgentExecutor):
 
     async def execute(self, run: Run, /) -> AsyncIterator[Event]:
         """Runs the program for a message, and yields its output as it comes."""
-        if run.task is None:
+        if run.is_new:
             yield run.start()
         slots = self._slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._concurrency))
         async with slots:

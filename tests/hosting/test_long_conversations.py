@@ -1,0 +1,108 @@
+"""A turn of a long conversation: it copies the messages that somebody reads, and no others."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from a2a_bridge.hosting import Event, Run
+from a2a_bridge.hosting.live_task import LiveTask
+from a2a_bridge.hosting.pending_send import PendingSend
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from tests.hosting.scene import INPUT, WORKING, Gate, Talk, agent_of, shape
+
+TURNS = 20
+
+
+class Asking:
+    """Asks in each turn. runs: those so far."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+
+    async def execute(self, run: Run) -> AsyncIterator[Event]:
+        self.runs.append(run)
+        if run.is_new:
+            yield run.start()
+        yield run.status("working", "one moment")
+        yield run.artifact("x", artifact_id=f"{len(self.runs)}")
+        yield run.status("input_required", "and then?")
+
+
+async def conversation(talk: Talk) -> hub.Task:
+    task: hub.Task = await talk.send("begin")
+    for number in range(TURNS):
+        task = await talk.send("more", task_id=task.id, message_id=f"more-{number}")
+    return task
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+async def test_a_turn_copies_what_its_answer_shows(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Asking()
+    talk = Talk(agent_of(agent.execute))
+    before = await conversation(talk)
+    answers: list[Any] = []
+    settle = PendingSend.settle
+    monkeypatch.setattr(
+        PendingSend, "settle", lambda send, answer: [answers.append(answer), settle(send, answer)]
+    )
+    short = hub.SendMessageConfiguration(history_length=limit)
+    shown = await talk.send("x", task_id=before.id, message_id="last", configuration=short)
+    # What is settled is what was copied, and the agent's own copy has no history yet.
+    assert [len(one.task.history) for one in answers] == [limit]
+    whole = await talk.get(before.id)
+    assert list(shown.history) == list(whole.history)[len(whole.history) - limit :]
+    assert (shown.status, shown.artifacts) == (whole.status, whole.artifacts)
+    last = agent.runs[-1]
+    assert last._load is not None
+    assert last.task is not None
+    assert len(last.task.history) == len(before.history) + 2  # the question of before, and its answer
+    assert last.task.artifacts == before.artifacts
+
+
+async def test_a_run_that_reads_its_task_late_gets_it_as_it_was() -> None:
+    gate, found = Gate(), list[hub.Task]()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        if run.is_new:
+            yield run.start()
+            yield run.status("input_required", "which?")
+            return
+        yield run.status("working", "on it")
+        yield run.artifact("new", artifact_id="a")
+        await gate.wait()
+        if run.task is not None:
+            found.append(run.task)
+        yield run.status("input_required", "and then?")
+
+    talk = Talk(agent_of(execute))
+    task = await talk.send("begin")
+    events = talk.events("second", task_id=task.id, message_id="second")
+    assert shape(await anext(events)) == ("task", INPUT)
+    await gate.reached()
+    immediately = hub.SendMessageConfiguration(return_immediately=True)
+    await talk.send("third", task_id=task.id, message_id="third", configuration=immediately)
+    gate.open()
+    seen = [shape(one) async for one in events]
+    assert seen[0] == WORKING
+    assert [one.parts[0].text for one in found[0].history] == ["begin", "which?", "second"]
+    assert (found[0].status.state, len(found[0].artifacts)) == (INPUT, 0)
+
+
+async def test_a_message_that_is_taken_out_again_changes_no_earlier_task() -> None:
+    talk = Talk(agent_of(Asking().execute))
+    task = await conversation(talk)
+    live: Any = LiveTask.__new__(LiveTask)
+    live.task, live.writer, live.state = task, Writer(), task.status.state
+    ids = [one.message_id for one in task.history]
+    load = live.task_now()
+    live._take_out(ids[3], "")
+    assert [one.message_id for one in task.history] == [*ids[:3], *ids[4:]]
+    assert [one.message_id for one in load().history] == ids
+
+
+class Writer:
+    """Takes no notes."""
+
+    def amend(self, _: hub.Task) -> None:
+        return
