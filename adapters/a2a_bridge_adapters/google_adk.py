@@ -160,12 +160,12 @@ class AdkExecutor(ConversationExecutor[None]):
         if calls:
             yield ask(run, calls)
             return
-        if problem:
-            raise RuntimeError(f"the model gave an error: {problem}")
         finals = [content for _, contents in spoken.finals for content in contents]
         finals += [] if output is None else [output]
         for made in answer.settle(*finals):
             yield made
+        if problem:
+            raise RuntimeError(f"the model gave an error: {problem}")
         yield run.status(hub.TASK_STATE_COMPLETED)
 
     async def _asked(self, key: ConversationKey) -> list[OpenCall]:
@@ -265,16 +265,20 @@ class _Spoken:
             return
         self._ended[author] = self._ended.get(author, 0) + 1
         is_final = event.is_final_response()
-        if is_final and (contents := self._contents(event)):
+        if not (event.error_code or (event.content and event.content.parts)):
+            # The text of a model that does not repeat it at the end of its message.
+            text = self._answer.heard(author)
+            streams = bool(text)
+        if is_final and (contents := self._contents(event, text)):
             if self.finals and self.finals[-1][0] == author:
                 del self.finals[-1]
             self.finals.append((author, contents))
         texts = [text] if is_final and streams else []
         yield from self._answer.keep(author, *texts, guarded=self._guarded)
 
-    def _contents(self, event: Any) -> list[Any]:
+    def _contents(self, event: Any, text: str) -> list[Any]:
         """The contents of a final response: text, structured output, or the results of tools."""
-        if text := text_in(event):
+        if text:
             return [structured(text) if event.author in self._structured else text]
         if event.author == "user" or event.long_running_tool_ids:
             return []

@@ -135,6 +135,18 @@ async def test_an_error_of_the_model_at_the_end_fails_the_task(last: Any, state:
     assert await told(scripted(events={"go": events})) == (state, ["begun"])
 
 
+@each(
+    ("last", "found"),
+    [
+        ({}, ("completed", ["one two"])),
+        ({"error_code": "SAFETY", "error_message": "a secret"}, ("failed", [""])),
+    ],
+)
+async def test_the_pieces_of_a_message_count_if_its_end_repeats_no_text(last: Any, found: Any) -> None:
+    pieces = [event(text(word), partial=True) for word in ("one ", "two")]
+    assert await told(scripted(events={"go": [*pieces, event(**last)]})) == found
+
+
 async def test_a_request_for_credentials_fails_the_task_and_shows_no_secret() -> None:
     from google.genai import types
 
