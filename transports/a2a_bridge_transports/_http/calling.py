@@ -21,7 +21,7 @@ from a2a_bridge.core.call import (
 )
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, resume_id
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Event, Service
 from a2a_bridge.dialects import BindingKind, Dialect, ErrorReply, Form, Row, is_older
 from a2a_bridge.dialects.boundary import UnknownEventError
 from a2a_bridge.dialects.responses import other_rows, with_older_names
@@ -149,6 +149,14 @@ class ClientSide:
         if row.extras.response is not None:
             take_side_channel(context.reply, row.extras.response.extract(wire))
         return answer
+
+    def only_event(self, answer: hub.StreamResponse) -> Event:
+        """The event of a response that is no stream. Raises INVALID_AGENT_RESPONSE for an unknown one: a
+        document of another kind has no known member either.
+        """
+        if answer.WhichOneof("payload") is None:
+            raise UnknownEventError(answer)
+        return Event(answer)
 
     def _other(self, row: Row[Any, Any], wire: Any) -> Any:
         """The response, read as another version than the agent claims; None if it fits none."""

@@ -108,7 +108,8 @@ class HttpJsonClient(ClientSide):
                 raise error
             if response.content_type != "text/event-stream":
                 data = await self.exchanger.whole(response)
-                yield Event(await self.parse(data, call.context.reply, self._read, row, call, data))
+                answer = await self.parse(data, call.context.reply, self._read, row, call, data)
+                yield self.only_event(answer)
                 return
             gap = begins_with_gap(response.headers)
             async with aclosing(self.exchanger.events(response)) as groups:

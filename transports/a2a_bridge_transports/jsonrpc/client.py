@@ -69,7 +69,7 @@ class JsonRpcClient(ClientSide):
                 answer = await self.parse(
                     data, call.context.reply, self._check, row, call, id_, status, response.headers, data
                 )
-                yield Event(answer)
+                yield self.only_event(answer)
                 return
             gap = begins_with_gap(response.headers)
             async with aclosing(self.exchanger.events(response)) as groups:
