@@ -521,6 +521,7 @@ class UpstreamFlags(AgentFlags, CardTrustFlags, ReachFlags):
         None, "Pass on this header of the caller too; may be repeated.", "NAME", variable="", group="Upstream"
     )
     silence_timeout: float = of(DialValues, "silence_timeout")
+    max_upstream_connections: int = of(DialValues, "max_upstream_connections")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -479,6 +479,11 @@ class DialValues:
     #: because there is another interface to try. The connection is made all the same, for later calls. None:
     #: calls wait as long as it takes
     connect_patience: float | None = None
+    #: connections to one interface over gRPC, with 50 calls and streams each; further calls are
+    #: RESOURCE_EXHAUSTED. Over HTTP each call has a connection
+    max_upstream_connections: int = flag(
+        201, "Connections to an interface over gRPC, with 50 calls each.", "N", least=1, group="Limits"
+    )
     #: silence on a stream after which the peer counts as dead; keep-alives are not silence
     idle_timeout: float = 120.0
     #: counts since the request has been sent, and ends the call with DEADLINE_EXCEEDED; keep-alives do not

@@ -95,14 +95,15 @@ def dial(
     elif options.resolve is not None:
         raise ValueError(f"{interface.url[:200]!r} has no single host and port, whose addresses are checked")
 
-    def made(name: str) -> _Client:
+    def made(name: str, *, is_further: bool = False) -> _Client:
         if credentials is None:
             channel = grpc.aio.insecure_channel(name, options=arguments)
         else:
             channel = grpc.aio.secure_channel(name, credentials, options=arguments)
         proxy = "" if checked is not None else grpc_proxy(*place)
         leads_to = _Place(target.name, proxy, secure=credentials is not None)
-        return _Client(channel, leads_to, dialect, form, interface.tenant, constant, options)
+        another = None if is_further else partial(made, name, is_further=True)
+        return _Client(channel, leads_to, dialect, form, interface.tenant, constant, options, another)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Service]:
@@ -129,8 +130,16 @@ class _Place:
     secure: bool
 
 
+#: calls of one connection, streams included. Servers and proxies allow 100 by default (RFC 9113, 6.5.2), and
+#: gRPC lets further calls wait without a sign. A server still counts calls that this side has just cancelled,
+#: and one place is for `Keepalive`
+MOST_CALLS = 50
+
+
 class _Client:
-    """`Service` over one channel."""
+    """`Service` over one channel, and over further ones while it has as many calls as a connection may have.
+    another: makes a further one; None for a further one itself.
+    """
 
     def __init__(
         self,
@@ -141,7 +150,10 @@ class _Client:
         tenant: str,
         constant: Pairs,
         options: DialOptions,
+        another: Callable[[], _Client] | None,
     ) -> None:
+        self._another = another
+        self._further: list[_Client] = []
         self._channel = channel
         self._place = place
         self._dialect = dialect
@@ -177,17 +189,45 @@ class _Client:
     async def close(self) -> None:
         """Ends running calls and closes the connection."""
         self._closed = True
+        for one in self._further:
+            await one.close()
         await self._keepalive.close()
         await self._channel.close()
 
     async def finish(self) -> None:
         """Closes the connection when the running calls have ended. There must be no further ones."""
+        for one in self._further:
+            await one.finish()
         if self._running:
             self._idle = asyncio.Event()
             await self._idle.wait()
         await self.close()
 
+    @property
+    def has_room(self) -> bool:
+        """Whether this connection takes another call."""
+        return self._running < MOST_CALLS
+
+    def _with_room(self) -> _Client:
+        """The first connection with room for a call. Raises RESOURCE_EXHAUSTED if there is none."""
+        for one in self._further:
+            if one.has_room:
+                return one
+        most = self._options.max_upstream_connections
+        if self._closed:
+            raise closed_error()
+        if self._another is None or len(self._further) + 1 >= most:
+            text = (
+                f"the {most} connections to {self._place.target} have {MOST_CALLS} calls each"
+                " (--max-upstream-connections)"
+            )
+            raise A2AError(Reason.RESOURCE_EXHAUSTED, text, blame=Blame.SELF, retry_after=1.0)
+        self._further.append(self._another())
+        return self._further[-1]
+
     async def unary(self, call: Call[Req, Res], /) -> Res:
+        if self._running >= MOST_CALLS:
+            return await self._with_room().unary(call)
         self._running += 1
         rpc: Any = None
         try:
@@ -216,7 +256,16 @@ class _Client:
         message: Res = _read(row, call, answer) if small else await self._large(row, call, answer)
         return message
 
-    async def stream(self, call: Call[Req, Res], /) -> Events:
+    def stream(self, call: Call[Req, Res], /) -> Events:
+        # A stream counts from its first read on, and others may be made before that.
+        return HandedOver(partial(self._open_stream, call))
+
+    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
+        one = self if self._running < MOST_CALLS else self._with_room()
+        return await open_stream(one.open_events(call))
+
+    async def open_events(self, call: Call[Any, Any]) -> Events:
+        """The events of a stream over this connection."""
         keepalive, eof = self._keepalive, grpc.aio.EOF
         self._running += 1
         rpc: Any = None
