@@ -24,6 +24,7 @@ from tests.postgres import Postgres
 from tests.rejections import rejected
 from tests.replicas.conftest import LEASE, PATIENCE, until
 from tests.stores.conftest import filled
+from tests.stores.impatience import impatient
 
 
 class Fleet:
@@ -349,7 +350,7 @@ async def _until(condition: Any) -> None:
 
 async def test_readers_of_a_replica_without_its_database_end(postgres_url: str) -> None:
     """They cannot know of the events that the other replica writes; silence would look like patience."""
-    options = StoreOptions(lease=LEASE, ack_timeout=0.5)
+    options = StoreOptions(lease=LEASE, ack_timeout=PATIENCE)
     async with (
         relayed(postgres_url) as (url, relay),
         open_store(url, options) as cut_off,
@@ -364,7 +365,7 @@ async def test_readers_of_a_replica_without_its_database_end(postgres_url: str) 
         await relay.cut()
         author.status(COMPLETED)
         await author.sync()
-        with rejected(Reason.UNAVAILABLE):
+        with rejected(Reason.UNAVAILABLE), impatient(cut_off):
             await reading
         subscription.close()
         await relay.mend()

@@ -31,6 +31,7 @@ from a2a_bridge.testing.store_scene import (
     take,
 )
 from tests.patience import PATIENCE
+from tests.stores.impatience import PATIENT, impatient
 
 QUIET = StoreOptions(commit_delay=3600.0, ack_timeout=PATIENCE)
 
@@ -376,20 +377,20 @@ async def test_groups_of_anything_add_up(url: str, seed: int) -> None:
 
 
 async def test_who_waits_too_long_is_sent_away_and_the_rest_is_written_all_the_same(sqlite_url: str) -> None:
-    async with open_sql_store(sqlite_url, StoreOptions(commit_delay=0.001, ack_timeout=0.5)) as store:
+    async with open_sql_store(sqlite_url, StoreOptions(commit_delay=0.001, ack_timeout=PATIENCE)) as store:
         await store.wait_settled()
         with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             author = Author(store).begin("t")
             async with asyncio.timeout(PATIENCE):
-                with pytest.raises(A2AError) as caught:
+                with pytest.raises(A2AError) as caught, impatient(store):
                     await author.writer.sync()
             assert caught.value.reason is Reason.UNAVAILABLE
             assert caught.value.retry_after
             rejected = store.rejection()
             assert rejected is not None
             assert rejected.reason is Reason.UNAVAILABLE
-            with pytest.raises(A2AError):
+            with pytest.raises(A2AError), impatient(store):
                 await store.write(lambda connection: None)
             assert await store.get(HERE, "t") is None
             author.status(COMPLETED)
@@ -401,12 +402,12 @@ async def test_who_waits_too_long_is_sent_away_and_the_rest_is_written_all_the_s
 
 
 async def test_reads_continue_while_writes_fail(sqlite_url: str) -> None:
-    async with open_sql_store(sqlite_url, StoreOptions(ack_timeout=0.2)) as store:
+    async with open_sql_store(sqlite_url, PATIENT) as store:
         author = await Author(store).begin("t").sync()
         with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             author.chunk("x")
-            with pytest.raises(A2AError):
+            with pytest.raises(A2AError), impatient(store):
                 await author.writer.sync()
             stored = await found(store, "t")
             assert stored.last == 1
@@ -430,7 +431,7 @@ def test_every_commit_is_forced_to_the_disk(sqlite_url: str) -> None:
 async def test_a_task_opened_after_its_caller_was_cancelled_is_an_orphan(
     url: str, monkeypatch: pytest.MonkeyPatch, state: int
 ) -> None:
-    async with open_sql_store(url, StoreOptions(ack_timeout=0.1)) as store:
+    async with open_sql_store(url, PATIENT) as store:
         await store.wait_settled()
         await Author(store).begin("t", state=state).release()
         waiting = await found(store, "t")
@@ -444,13 +445,14 @@ async def test_a_task_opened_after_its_caller_was_cancelled_is_an_orphan(
             perform(group)
 
         monkeypatch.setattr(store.records.committer, "perform", slowly)
-        opening = asyncio.ensure_future(store.open(HERE, waiting, lambda: None))
-        await asyncio.sleep(0)
-        reading = asyncio.ensure_future(store.get(HERE, "t"))  # which waits for the change
-        for one in (opening, reading):
-            async with asyncio.timeout(PATIENCE):
-                with pytest.raises(A2AError):
-                    await one
+        with impatient(store):
+            opening = asyncio.ensure_future(store.open(HERE, waiting, lambda: None))
+            await asyncio.sleep(0)
+            reading = asyncio.ensure_future(store.get(HERE, "t"))  # which waits for the change
+            for one in (opening, reading):
+                async with asyncio.timeout(PATIENCE):
+                    with pytest.raises(A2AError):
+                        await one
         assert await store.orphans(9) == []
         told: list[str] = []
         store.on_orphans(lambda: told.append("orphans"))

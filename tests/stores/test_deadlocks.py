@@ -25,6 +25,7 @@ from tests.hosting.scene import request
 from tests.limits.scene import BINDINGS, Waiting, agent, peers, served
 from tests.patience import PATIENCE
 from tests.rejections import rejected
+from tests.stores.impatience import PATIENT, impatient
 
 SCOPE = Scope("", "")
 OPTIONS = StoreOptions(ack_timeout=PATIENCE)
@@ -122,14 +123,14 @@ async def ended(events: AsyncIterator[Any]) -> Reason:
 
 
 async def test_a_reader_ends_with_its_store(sqlite_url: str) -> None:
-    async with open_store(sqlite_url, StoreOptions(ack_timeout=0.1)) as store:
+    async with open_store(sqlite_url, PATIENT) as store:
         author = Author(store).begin("task")
         await author.writer.sync()
         subscription = store.subscribe("task", 0)
         async with asyncio.timeout(PATIENCE):
             assert len(await subscription.take()) == author.writer.last
             remove(sqlite_url)
-            with pytest.raises(A2AError) as caught:
+            with pytest.raises(A2AError) as caught, impatient(store):
                 await subscription.take()
         assert caught.value.reason is Reason.UNAVAILABLE
         subscription.close()
@@ -138,7 +139,7 @@ async def test_a_reader_ends_with_its_store(sqlite_url: str) -> None:
 async def test_readers_stay_while_an_outage_is_short(sqlite_url: str) -> None:
     path = Path(sqlite_url.removeprefix("sqlite:///"))
     away = path.with_name("away")
-    async with open_store(sqlite_url, StoreOptions(ack_timeout=PATIENCE)) as store:
+    async with open_store(sqlite_url, PATIENT) as store:
         author = Author(store).begin("task")
         await author.writer.sync()
         subscription = store.subscribe("task", author.writer.last)
@@ -196,12 +197,12 @@ async def test_a_server_that_has_no_numbers_for_transactions_left_loses_nothing(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit, "_NUMBER", "numbers()")
-    async with open_sql_store(postgres_url, StoreOptions(ack_timeout=0.1)) as store:
+    async with open_sql_store(postgres_url, PATIENT) as store:
         with numbers(store, "EXISTS (SELECT FROM settings WHERE name = 'none left')") as other:
             author = await Author(store).begin("t").sync()
             other.execute(text("INSERT INTO settings VALUES ('none left', '')"))
             author.chunk("x")
-            with rejected(Reason.UNAVAILABLE):
+            with rejected(Reason.UNAVAILABLE), impatient(store):
                 await author.sync()
             other.execute(text("DELETE FROM settings WHERE name = 'none left'"))
         assert await take(store.subscribe("t", 1), 1) == ["x"]

@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.stores import StoreOptions, open_store
+from a2a_bridge.stores import open_store
 from a2a_bridge.stores.ports import TaskQuery
 from a2a_bridge.stores.sql import file_watch
 from a2a_bridge.stores.sql.store import SqlStore
 from a2a_bridge.testing.store_scene import HERE, Author
 from tests.patience import PATIENCE
-
-OPTIONS = StoreOptions(ack_timeout=0.1)
+from tests.stores.impatience import PATIENT, impatient
 
 
 def delete(path: Path) -> None:
@@ -102,7 +101,7 @@ async def test_nothing_is_acknowledged_after_the_file_is_gone(
     monkeypatch.setattr(file_watch, "_PAUSE", 0.0)
     path = Path(sqlite_url.removeprefix("sqlite:///"))
     shutil.copyfile(path, path.with_name("backup"))
-    async with open_store(sqlite_url, OPTIONS) as store:
+    async with open_store(sqlite_url, PATIENT) as store:
         await Author(store).begin("before").writer.sync()
         assert store.rejection() is None
         change(path)
@@ -110,7 +109,7 @@ async def test_nothing_is_acknowledged_after_the_file_is_gone(
             rejection = store.rejection()
             assert rejection is not None
             assert rejection.reason is Reason.UNAVAILABLE
-        with pytest.raises(A2AError) as rejected:
+        with pytest.raises(A2AError) as rejected, impatient(store):
             await Author(store).begin("after").writer.sync()
         assert rejected.value.reason is Reason.UNAVAILABLE
         assert store.rejection() is not None
@@ -143,7 +142,7 @@ async def test_harmless_changes_of_a_file_are_ignored(
 ) -> None:
     monkeypatch.setattr(file_watch, "_PAUSE", 0.0)
     path = Path(sqlite_url.removeprefix("sqlite:///"))
-    async with open_store(sqlite_url, OPTIONS) as store:
+    async with open_store(sqlite_url, PATIENT) as store:
         with closing(sqlite3.connect(path)) as other:
             checkpoints = [f"PRAGMA wal_checkpoint({kind})" for kind in ("PASSIVE", "RESTART", "TRUNCATE")]
             for number, command in enumerate(("VACUUM", *checkpoints, "VACUUM")):
@@ -192,7 +191,7 @@ async def test_reads_while_the_file_is_away_leave_its_log_alone(
     monkeypatch.setattr(file_watch, "_PAUSE", 0.0)
     path = Path(sqlite_url.removeprefix("sqlite:///"))
     away = path.with_name("away")
-    async with open_store(sqlite_url, OPTIONS) as store:
+    async with open_store(sqlite_url, PATIENT) as store:
         for number in range(20):
             await Author(store).begin(f"before {number}").writer.sync()
         before = log_size(path)
@@ -206,7 +205,7 @@ async def test_reads_while_the_file_is_away_leave_its_log_alone(
             if isinstance(answer, BaseException):
                 assert isinstance(answer, A2AError)
                 assert answer.reason is Reason.UNAVAILABLE
-        with pytest.raises(A2AError):
+        with pytest.raises(A2AError), impatient(store):
             await Author(store).begin("lost").writer.sync()
         move(away, path)
         async with asyncio.timeout(PATIENCE):
@@ -223,7 +222,7 @@ async def test_another_file_at_the_path_is_not_opened(
 ) -> None:
     monkeypatch.setattr(file_watch, "_PAUSE", 0.0)
     path = Path(sqlite_url.removeprefix("sqlite:///"))
-    async with open_store(sqlite_url, OPTIONS) as store:
+    async with open_store(sqlite_url, PATIENT) as store:
         await Author(store).begin("before").writer.sync()
         before = log_size(path)
         begin_another(path)
