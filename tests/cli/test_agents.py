@@ -323,9 +323,9 @@ async def test_serve_takes_several_agents(folder: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("flags", "variables", "expected"),
     [
-        (("-H", "Authorization: Bearer s3cret"), {}, "--header: several agents must not share credentials"),
-        ((), {"A2A_BRIDGE_HEADER_X_KEY": "s3cret"}, "A2A_BRIDGE_HEADER_X_KEY: several agents must not share"),
-        (("--upstream-auth", "none"), {}, "--upstream-auth: several agents must not share credentials"),
+        (("-H", "Authorization: Bearer s3cret"), {}, "--header"),
+        ((), {"A2A_BRIDGE_HEADER_X_KEY": "s3cret"}, "A2A_BRIDGE_HEADER_X_KEY"),
+        (("--upstream-auth", "none"), {}, "--upstream-auth"),
     ],
 )
 async def test_several_agents_do_not_share_credentials(
@@ -334,7 +334,8 @@ async def test_several_agents_do_not_share_credentials(
     file = written(folder, dict.fromkeys(("red", "blue"), "http://127.0.0.1:9"))
     done = await command("gateway", "--config", file, *ANY_PORT, *flags, env=variables)
     assert done.code == 2
-    assert expected in done.err
+    assert f"Invalid value for {expected}: " in done.err
+    assert "[agents.red]: several agents must not share credentials" in done.err
     assert "s3cret" not in done.err
 
 

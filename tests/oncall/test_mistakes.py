@@ -107,7 +107,7 @@ ROWS = [
     Mistake("two agents with one host name", "gateway --config {folder}/hosts.toml {any}", ("hosts.toml:6: host of [agents.blue] is that of [agents.red], too",), "[agents.blue]"),
     Mistake("two agents with one host name, checked", "config check {folder}/hosts.toml", ("host of [agents.blue] is that of [agents.red], too",), "[agents.blue]"),
     Mistake("credentials for several agents", "gateway --config {folder}/two.toml {any} -H 'Authorization: x'", ("must not share credentials",), "[agents.red]"),
-    Mistake("a variable with credentials for several agents", "gateway --config {folder}/two.toml {any}", ("A2A_BRIDGE_HEADER_X_KEY: several agents must not share credentials",), "[agents.NAME]", env={"A2A_BRIDGE_HEADER_X_KEY": "x"}),
+    Mistake("a variable with credentials for several agents", "gateway --config {folder}/two.toml {any}", ("A2A_BRIDGE_HEADER_X_KEY: ", "two.toml:1: [agents.red]: several agents must not share credentials"), "[agents.NAME]", env={"A2A_BRIDGE_HEADER_X_KEY": "x"}),
     Mistake("a store for several agents", "serve --config {folder}/served.toml {any} --store sqlite:///{folder}/one.db", ("several agents cannot share it",), "[agents.red]"),
     Mistake("several agents without HTTP", "gateway --config {folder}/two.toml --no-http", ("are found over HTTP",), "--no-http"),
     Mistake("an agent and a file with agents", "gateway http://{nobody} --config {folder}/two.toml", ("the file of --config has agents already",), "leave UPSTREAM or --config out"),
