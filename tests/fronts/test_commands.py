@@ -1,5 +1,8 @@
 """`a2a-bridge front mcp` and `front openai` as programs: what both do with callers."""
 
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,13 @@ from typer.testing import CliRunner
 
 from a2a_bridge.auth import KeyFile
 from a2a_bridge.cli import app
+from a2a_bridge.core.extras import MissingExtraError
+from a2a_bridge_adapters import fronts
 from tests.fronts.desk import At
-from tests.fronts.fronts import running
+from tests.fronts.fronts import COMMAND, running
 from tests.fronts.test_mcp import TOOL, text_of
 from tests.fronts.test_openai import chat, client, user
+from tests.patience import PATIENCE
 
 
 def _keys(folder: Path) -> tuple[Path, str, str]:
@@ -87,3 +93,30 @@ def test_flags_that_are_wrong(arguments: list[str], text: str) -> None:
     result = CliRunner().invoke(app, ["front", *arguments])
     shown = " ".join((result.stdout + result.stderr).split())
     assert (result.exit_code, text in shown) == (2, True), shown
+
+
+@pytest.mark.process
+def test_an_address_that_is_used_is_one_line() -> None:
+    agent = str(Path(__file__).parents[2] / "examples" / "echo_agent.py")
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        place = f"127.0.0.1:{used.getsockname()[1]}"
+        for front in ("mcp", "openai"):
+            done = subprocess.run(
+                [COMMAND, "front", front, agent, "--http", place],
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+            )
+            said, advice = done.stderr.splitlines()
+            assert (done.returncode, "Address already in use" in said, "another port" in advice) == (
+                2,
+                True,
+                True,
+            )
+
+
+def test_a_front_in_code_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "a2a-transport-bridge-adapters\[mcp\]"'):
+        fronts.__getattr__("mcp_front")
