@@ -2,7 +2,8 @@
 
 Rules:
 1. Without access rules, every authenticated caller may use every operation. With any, a call needs one rule
-   that allows it. A rule allows a call if each of its members does. An empty member allows everything.
+   that allows it. A rule allows a call if each of its members does. An empty member allows everything. Calls
+   find the rules of their agent and caller by name; only rules with patterns are tried one after the other.
 2. A caller that lacks a scope gets PERMISSION_DENIED, whether the task it asks for exists or not.
 
 Rules of streams and waiting sends, which end when their callers may no longer make them: their key was
@@ -17,7 +18,7 @@ revoked, their token has expired, or the access rules have changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -58,16 +59,22 @@ class Rule:
             if name not in known:
                 raise ValueError(f"operations: {name!r} is none of {', '.join(sorted(known))}")
 
+    def is_about(self, operation: str) -> bool:
+        """Whether the operation is one of the rule's."""
+        return not self.operations or any(
+            operation == name or operation in GROUPS.get(name, ()) for name in self.operations
+        )
+
     def allows(self, operation: str, principal: Principal | None) -> bool:
         """True for a call that the rule allows."""
-        if self.operations and not any(
-            operation == name or operation in GROUPS.get(name, ()) for name in self.operations
-        ):
-            return False
-        if self.scopes and (principal is None or not principal.scopes.issuperset(self.scopes)):
-            return False
         name = "" if principal is None else principal.name
-        return not self.principals or _fits(name, self.principals)
+        return (not self.principals or _fits(name, self.principals)) and self.suits(operation, principal)
+
+    def suits(self, operation: str, principal: Principal | None) -> bool:
+        """Whether the rule allows the call if it is for this caller: by the operation and the scopes."""
+        if not self.is_about(operation):
+            return False
+        return not self.scopes or (principal is not None and principal.scopes.issuperset(self.scopes))
 
 
 def _fits(name: str, patterns: Collection[str]) -> bool:
@@ -75,27 +82,90 @@ def _fits(name: str, patterns: Collection[str]) -> bool:
     return any(fnmatchcase(name, pattern.replace("[", "[[]")) for pattern in patterns)
 
 
+def _is_pattern(text: str) -> bool:
+    return "*" in text or "?" in text
+
+
+def _by_name(rules: Iterable[tuple[Rule, Collection[str]]]) -> tuple[dict[str, list[Rule]], list[Rule]]:
+    """Rules by the only names that they have; and the others, which have patterns or fit every name."""
+    named: dict[str, list[Rule]] = {}
+    others: list[Rule] = []
+    for rule, names in rules:
+        if not names or any(map(_is_pattern, names)):
+            others.append(rule)
+        else:
+            for name in dict.fromkeys(names):
+                named.setdefault(name, []).append(rule)
+    return named, others
+
+
+class _OfAgent:
+    """The rules of one agent: a call looks at those that name its caller, and at those with patterns."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
+        self._named, self._others = _by_name((rule, rule.principals) for rule in rules)
+        #: operation → why a caller without a rule for it is rejected
+        self._denials: dict[str, tuple[str, tuple[str, ...]]] = {}
+
+    def denial(self, operation: str, principal: Principal | None) -> ScopeMissingError | None:
+        name = "" if principal is None else principal.name
+        if any(rule.suits(operation, principal) for rule in self._named.get(name, ())):
+            return None
+        if any(rule.allows(operation, principal) for rule in self._others):
+            return None
+        known = self._denials.get(operation)
+        if known is None:
+            known = self._denials[operation] = self._words(operation)
+        return ScopeMissingError(*known)
+
+    def _words(self, operation: str) -> tuple[str, tuple[str, ...]]:
+        """The text, and the challenge with the scopes that allow the operation to any caller."""
+        fitting = (rule for rule in self._rules if rule.scopes and rule.is_about(operation))
+        wanted = {scope for rule in fitting for scope in rule.scopes}
+        challenge = f'Bearer realm="a2a", error="insufficient_scope", scope="{" ".join(sorted(wanted))}"'
+        return f"{operation} is not allowed for this caller", (challenge,) if wanted else ()
+
+
+class _Rules:
+    """A list of rules, for calls by agent, caller and operation. An agent's rules are looked for once."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._is_empty = not rules
+        self._named, self._others = _by_name((rule, rule.agents) for rule in rules)
+        self._agents: dict[str, _OfAgent] = {}
+
+    def denial(self, agent: str, operation: str, principal: Principal | None) -> ScopeMissingError | None:
+        if self._is_empty:
+            return None
+        known = self._agents.get(agent)
+        if known is None:
+            fitting = (rule for rule in self._others if not rule.agents or _fits(agent, rule.agents))
+            known = self._agents[agent] = _OfAgent([*self._named.get(agent, ()), *fitting])
+        return known.denial(operation, principal)
+
+
 class LiveRules:
     """Access rules that can change while a server runs."""
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         #: a call needs a rule of each of these lists. Each change makes another object
-        self.current: tuple[tuple[Rule, ...], ...] = (tuple(rules),)
+        self.current: tuple[_Rules, ...] = (_Rules(rules),)
 
     def change(self, rules: Sequence[Rule]) -> None:
         """From now on these rules count."""
-        self.current = (tuple(rules),)
+        self.current = (_Rules(rules),)
 
     def narrow(self, rules: Sequence[Rule]) -> None:
         """From now on a call needs a rule of these beside one of the first: for a server whose callers are
         identified as before, while the rules are for a successor, which may identify them otherwise.
         """
-        self.current = (self.current[0], tuple(rules))
+        self.current = (self.current[0], _Rules(rules))
 
     def denial(self, agent: str, operation: str, principal: Principal | None) -> ScopeMissingError | None:
         """PERMISSION_DENIED for a call that is not allowed, else None. agent: its name among several."""
         for rules in self.current:
-            if rules and (error := _denial(rules, agent, operation, principal)) is not None:
+            if (error := rules.denial(agent, operation, principal)) is not None:
                 return error
         return None
 
@@ -130,17 +200,6 @@ def permit(rules: Sequence[Rule] | LiveRules, agent: str = "") -> Permit | None:
             raise problem
 
     return check
-
-
-def _denial(
-    rules: Collection[Rule], agent: str, name: str, principal: Principal | None
-) -> ScopeMissingError | None:
-    own = [one for one in rules if not one.agents or _fits(agent, one.agents)]
-    if any(rule.allows(name, principal) for rule in own):
-        return None
-    wanted = {scope for rule in own if Rule(rule.operations).allows(name, principal) for scope in rule.scopes}
-    challenge = f'Bearer realm="a2a", error="insufficient_scope", scope="{" ".join(sorted(wanted))}"'
-    return ScopeMissingError(f"{name} is not allowed for this caller", (challenge,) if wanted else ())
 
 
 #: seconds between two looks. The methods have new files within a second
