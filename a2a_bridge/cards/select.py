@@ -85,7 +85,10 @@ def select(
         and (not version or dialect is wanted)
     ]
     if found:
-        return list({_key(one): one for one in reversed(found)}.values())[::-1]
+        each: dict[tuple[object, ...], Candidate] = {}
+        for one in found:
+            each.setdefault(_key(one), one)
+        return list(each.values())
     wrong = unusable(card, known=known)
     if wrong and len(wrong) == len(card.supported_interfaces):
         raise UnusableCardError(f"no interface of the card can be used: {'; '.join(wrong)}")

@@ -372,6 +372,12 @@ def test_the_agents_order_is_kept_and_unknown_interfaces_are_skipped() -> None:
     assert found[0].dialect is by_version("0.3")
 
 
+def test_a_repeated_interface_keeps_its_first_place() -> None:
+    main, other = interface("JSONRPC", "http://a.example/a2a"), interface("HTTP+JSON", "http://a.example")
+    found = select(card_with(main, other, main), known=KNOWN)
+    assert [one.interface for one in found] == [main, other]
+
+
 @each(
     ("grpc", "https", "secure"),
     [
