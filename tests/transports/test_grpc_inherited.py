@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from a2a_bridge.bindings.binding import InheritedListener
 from a2a_bridge.core.call import Call
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.transports.grpc_scene import dialling, hosting
 
 REQUEST = hub.GetTaskRequest(id="t")
@@ -56,6 +57,27 @@ async def test_the_caller_is_known_and_large_messages_pass(bound: socket.socket)
             sent = hub.Message(message_id="m", role=hub.ROLE_USER, parts=[hub.Part(text="x" * MANY)])
             answer = await client.send_message(hub.SendMessageRequest(message=sent))
             assert answer.message == sent
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_callers_that_leave_at_once_leave_nothing(loop: str, bound: socket.socket) -> None:
+    """As probes of load balancers do, which reset the connections that they have made."""
+    factory = pytest.importorskip("uvloop").new_event_loop if loop == "uvloop" else None
+
+    async def leave() -> None:
+        async with asyncio.timeout(PATIENCE), hosting(naming("one"), grpc_listener=inherited(bound)) as host:
+            for _ in range(10):
+                with socket.create_connection(bound.getsockname(), timeout=PATIENCE) as caller:
+                    caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                await asyncio.sleep(0)
+            async with dialling(host.address) as client:
+                assert (await client.get_task(REQUEST)).id == "one"
+            await until(lambda: not connected_to(host.address.port))
+            relay: Any = host._relay
+            await until(lambda: not relay._connecting and not relay._open)
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(leave())
 
 
 def connected_to(port: int) -> set[int]:

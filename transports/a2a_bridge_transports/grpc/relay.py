@@ -160,6 +160,8 @@ class _Accepted(_Side):
 
     def __init__(self, relay: Relay) -> None:
         super().__init__(relay)
+        #: that of the caller, as gRPC names it
+        self.address = ""
         #: what is received before the connection to the server is open: uvloop reads once although it may not
         self._early: list[bytes] = []
         #: whether the server has closed its connection, so that nobody reads what the caller says
@@ -167,16 +169,18 @@ class _Accepted(_Side):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        caller = transport.get_extra_info("peername")
+        if caller is None:  # it has left
+            self.transport.abort()
+            return
+        self.address = _named(caller)
         self._relay.accepted(self)
 
     def join(self, other: _Connected) -> None:
         """The connection to the server is open."""
         self.other = other
-        if self.transport.is_closing():
-            other.transport.abort()
-        else:
-            other.transport.writelines(self._early)
-            self.transport.resume_reading()
+        other.transport.writelines(self._early)
+        self.transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         if self.other is None and not self._is_ended:
@@ -205,10 +209,14 @@ class _Connected(_Side):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.other = self._caller
+        caller = self._caller
+        if caller.transport.is_closing():  # it has left meanwhile
+            self.transport.abort()
+            return
+        self.other = caller
         self._own = _named(transport.get_extra_info("sockname"))
-        self._relay.connected(self._own, _named(self._caller.transport.get_extra_info("peername")))
-        self._caller.join(self)
+        self._relay.connected(self._own, caller.address)
+        caller.join(self)
 
 
 def _named(address: Any) -> str:
