@@ -109,7 +109,7 @@ class CardTrust:
 
     def _is_allowed(self, url: str) -> bool:
         place = place_of(url)
-        if place is None or not url.lower().startswith("https://") or "@" in url:
+        if place is None or place.has_user or not url.lower().startswith("https://"):
             return False
         return str(place) in self._jku_hosts or (place.port == 443 and place.host in self._jku_hosts)
 

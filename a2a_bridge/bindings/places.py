@@ -8,7 +8,7 @@ other spelling is an error for everybody.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 #: schemes whose URLs need no port, with the port that they mean
@@ -38,6 +38,8 @@ class Place:
     port: int
     #: True for TLS
     secure: bool
+    #: True for a URL with the name of a user, or with an empty one
+    has_user: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return place_name(self.host, self.port)
@@ -94,7 +96,8 @@ def read_place(url: str, *, known: bool = True) -> Place:
     host = host.rstrip(".").lower()
     if not host or not 0 < port < 65536:
         raise ValueError(f"{url[:200]!r}: expected host:port")
-    return Place(host, port, scheme in SECURE or (not scheme and port == TLS_PORT))
+    secure = scheme in SECURE or (not scheme and port == TLS_PORT)
+    return Place(host, port, secure, found["user"] is not None)
 
 
 def place_of(url: str) -> Place | None:

@@ -16,7 +16,6 @@ Rules:
 import base64
 import hashlib
 import hmac
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -158,9 +157,10 @@ def _url_problem(url: str) -> str:
     # Some parsers take a backslash as a slash, others as a part of the host.
     if "\\" in url or " " in url or not url.isprintable():
         return "has a backslash, a blank or a control character"
-    if place_of(url) is None:
+    place = place_of(url)
+    if place is None:
         return "is not a valid URL: its host or its port cannot be read"
-    if "@" in re.split("[/?#]", url, maxsplit=3)[2]:
+    if place.has_user:
         return "has a user, which would be a second Authorization: credentials go into `authentication`"
     return ""
 

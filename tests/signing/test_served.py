@@ -228,12 +228,16 @@ async def test_keys_that_a_signature_names_count_for_allowed_hosts_only(tmp_path
         # `jku` needs a public URL, which is known here only when the port is.
         signer = CardSigner([text_of(key)], jku=f"https://{place}{KEYS}")
         document = signer.sign(json.dumps(CARD).encode())
+        queried = CardSigner([text_of(key)], jku=f"https://{place}{KEYS}?for=a@b").sign(
+            json.dumps(CARD).encode()
+        )
         plain = CardSigner([text_of(key)], jku=f"http://{place}{KEYS}").sign(json.dumps(CARD).encode())
         masked = CardSigner([text_of(key)], jku=f"https://{place}@evil.example{KEYS}").sign(
             json.dumps(CARD).encode()
         )
         trust = CardTrust([], jku_hosts=[place], ca=certificate, required=True)
-        assert json.loads(await trust.check(document, "here"))["name"] == "Weather"
+        for accepted in (document, queried):
+            assert json.loads(await trust.check(accepted, "here"))["name"] == "Weather"
         other = CardTrust([], jku_hosts=["127.0.0.1"], ca=certificate, required=True)  # its port 443
         for judge, rejected in ((other, document), (trust, plain), (trust, masked)):
             with pytest.raises(A2AError, match="not one of the configured keys"):
