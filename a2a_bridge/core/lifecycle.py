@@ -52,8 +52,8 @@ _FEW = 8
 
 
 class ArtifactIndex:
-    """The places of the artifacts of one task by id. Where more happens to them than that some are added,
-    `forget` has to be called.
+    """The places of the artifacts of one task by id. Added artifacts are found without a call; after any
+    other change of the list, call `forget`.
     """
 
     __slots__ = ("_count", "_places")
@@ -64,7 +64,7 @@ class ArtifactIndex:
         self._count = 0
 
     def forget(self) -> None:
-        """The artifacts are others now."""
+        """Forgets all places: the list of artifacts was replaced."""
         self._places.clear()
         self._count = 0
 
