@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, is_dataclass
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import pydantic
@@ -24,7 +23,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile, Place, Problem, suggestion
-from a2a_bridge.cli.target import BadTargetError, TargetKind, parse
+from a2a_bridge.cli.target import BadTargetError, TargetKind, is_file, is_folder, parse
 from a2a_bridge.cli.values import plain_secret, seconds, text_or_file
 from a2a_bridge.core.options import Option, options_of
 from a2a_bridge.hosting.programs import ProgramError, find_program
@@ -268,7 +267,7 @@ def _absence(one: Option, text: str) -> str:
         path = target.place if target.sort is TargetKind.FILE else ""
     elif one.described.secret and (named := _IN_A_FILE.match(text)) is not None:
         path = named[1]
-    return "" if not path or Path(path).exists() else f"there is no file {path}"
+    return "" if not path or is_file(path) or is_folder(path) else f"there is no file {path}"
 
 
 def _unknown_in_rules(model: Any) -> Iterator[tuple[Place, str]]:
