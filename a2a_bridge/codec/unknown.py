@@ -101,7 +101,7 @@ def unknown_members(plan: MessagePlan, tree: Any, place: str = "") -> Iterator[t
 def restore_members(plan: MessagePlan, message: Message, tree: JsonObject) -> JsonObject:
     """The tree of a message with the unknown members that the message keeps. Changes it in place."""
     for unknown in _fields(message):
-        if unknown.field_number == MEMBERS:
+        if _is_members(unknown):
             text = bytes(unknown.data)
             spend(json_bound(text))
             found: Any = loads(text)
@@ -118,7 +118,7 @@ def unknown_names(message: Message) -> str:
     """The names of the unknown members of a message, and the numbers of its unknown fields, as a text."""
     found: dict[str, None] = {}
     for one in _fields(message):
-        if one.field_number == MEMBERS:
+        if _is_members(one):
             members: Any = loads(bytes(one.data))
             found |= dict.fromkeys(name[:64] for name in members)
         else:
@@ -176,6 +176,13 @@ def bytes_of(message: Message) -> bytes:
 
 def _fields(message: Message) -> Any:
     return UnknownFieldSet(message)
+
+
+def _is_members(unknown: Any) -> bool:
+    """Whether an unknown field is MEMBERS. A field of a peer may have its number and another wire type: then
+    its value is a number or a group, and never JSON.
+    """
+    return bool(unknown.field_number == MEMBERS and unknown.wire_type == LENGTH_WIRE)
 
 
 def _texts(fields: Any) -> Iterator[str]:

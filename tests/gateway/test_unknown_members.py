@@ -13,12 +13,16 @@ from a2a_bridge.app.runtime import connect, serve_gateway
 from a2a_bridge.bindings import unknown_events
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.codec import decoder, dumps, encoder
-from a2a_bridge.codec.unknown import MEMBERS
+from a2a_bridge.codec.unknown import MEMBERS, unknown_names
 from a2a_bridge.codec.values import LENGTH_WIRE, tag
+from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.resume import RESUME_URI
 from a2a_bridge.dialects import V1_0, by_version
+from a2a_bridge.dialects.boundary import UnknownEventError, response_decoder
 from a2a_bridge.dialects.unmapped import messages_in
+from a2a_bridge.dialects.v0_3.shapes import EVENT, RESULT
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.each import each
 from tests.gateway.raw_echo import KINDS, between
 
 JSON = ("JSONRPC", "HTTP+JSON")
@@ -294,6 +298,38 @@ async def test_an_unknown_event_does_not_end_a_stream(
     assert caplog.text.count(f"({name}) is not known") == (0 if same_form else 1)
 
 
+def odd_fields() -> list[bytes]:
+    """Fields of a peer with the number of kept members, in the other wire types."""
+    found = {0: "\x80\x80\x80\x80\x01", 1: "\0" * 8, 5: "\1" * 4, 3: f"\x08\x01{tag(MEMBERS, 4)}"}
+    return [f"{tag(MEMBERS, wire_type)}{content}".encode("latin-1") for wire_type, content in found.items()]
+
+
+@pytest.mark.parametrize("caller", KINDS)
+async def test_a_field_with_the_number_of_kept_members_is_no_member(caller: str) -> None:
+    async with between("GRPC") as (peer, raw):
+        for odd in odd_fields():
+            raw.answer = [odd if one == UPDATE_BYTES else one + odd for one in events_for("GRPC")]
+            if caller == "GRPC":
+                wire = decoder(hub.SendMessageRequest)(SEND).SerializeToString()
+                found: list[Any] = await peer.grpc("SendStreamingMessage", wire)
+                kinds = [hub.StreamResponse.FromString(one).WhichOneof("payload") for one in found]
+            else:
+                found = await peer.json(caller, "SendStreamingMessage", SEND)
+                kinds = [WORDS[next(iter(one))] for one in found]
+            assert [one for one in kinds if one is not None] == ["task", "artifact_update", "status_update"]
+
+
+def test_a_message_of_a_peer_with_such_a_field_is_written() -> None:
+    """Also where another message keeps members, so that all are searched."""
+    for odd in odd_fields():
+        known = decoder(hub.Message, keeps=True)(
+            {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x", "later": 1}]}
+        )
+        message = hub.Message.FromString(known.SerializeToString() + odd)
+        assert encoder(hub.Message, keeps=True)(message)["parts"] == [{"text": "x", "later": 1}]
+        assert unknown_names(message) == f"field {MEMBERS}"
+
+
 @pytest.mark.parametrize("agent", KINDS)
 async def test_an_unknown_answer_that_is_no_stream_is_an_error(agent: str) -> None:
     async with between(agent) as (peer, raw):
@@ -335,3 +371,15 @@ async def test_unknown_events_are_numbered_between_bridges(agent: str, inner: tu
     assert [event.message.WhichOneof("payload") for event in found] == list(filter(None, WORDS.values()))
     numbers = [int(event.id.rpartition("-")[2]) for event in found]
     assert [one - numbers[0] for one in numbers] == [0, 2, 4]
+
+
+@each(
+    "tree",
+    [{"messageUpdate": {}}, {"kind": "message-update", "x": 1}, {"kind": None, "x": 1}, {"kind": 5}, {"kind": ["a"]}, {}],
+)  # fmt: skip
+def test_an_event_of_0_3_without_a_known_kind_is_an_unknown_event(tree: Any) -> None:
+    with pytest.raises(UnknownEventError):
+        response_decoder(hub.StreamResponse, EVENT)(tree)
+    with pytest.raises(A2AError) as caught:
+        response_decoder(hub.SendMessageResponse, RESULT)(tree)
+    assert (type(caught.value), caught.value.reason) == (A2AError, Reason.INVALID_AGENT_RESPONSE)

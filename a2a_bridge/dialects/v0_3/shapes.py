@@ -418,10 +418,8 @@ def _payload(cls: type[Message], branches: Mapping[str, tuple[Shape, str]]) -> C
             raise DecodeError("", f"expected an object, got {describe(tree)}")
         kind = kind_of(tree)
         branch = branches.get(kind or "")
-        if branch is None and (kind or not tree):
-            raise UnknownKindError("kind", f"is none of {', '.join(branches)}")
         if branch is None:
-            raise DecodeError("kind", f"is none of {', '.join(branches)}")
+            raise UnknownKindError("kind", f"is none of {', '.join(branches)}")
         shape, tag = branch
         try:
             body = shape.text(tree)
