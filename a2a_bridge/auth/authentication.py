@@ -119,7 +119,7 @@ class Authentication:
         has_expired = principal.until is not None and self._certificates[0].has_expired(principal.until)
         if not has_expired and (not methods or any(counts(principal) for counts in methods)):
             return None
-        return UnauthenticatedError("The credentials of this stream are no longer valid", self._challenges)
+        return UnauthenticatedError("The credentials of this call are no longer valid", self._challenges)
 
     async def open(self) -> None:
         """Reads what methods need, such as the keys of an identity provider, before the first call."""

@@ -13,6 +13,7 @@ revoked, their token has expired, or the access rules have changed.
    change. Without open calls nothing runs.
 2. The call ends with UNAUTHENTICATED or PERMISSION_DENIED, also while it waits. Its task goes on.
 3. Of unary calls, only SendMessage waits for long. The others finish as they began.
+4. A call whose caller has lapsed since its request began, because its body took long, does not begin.
 """
 
 from __future__ import annotations
@@ -29,7 +30,17 @@ from a2a_bridge.core.call import Call, Principal
 from a2a_bridge.core.callers import Permit, ScopeMissingError
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.operations import Req, Res
-from a2a_bridge.core.service import Event, Events, HandedOver, Middleware, Service, innermost, reject_if
+from a2a_bridge.core.service import (
+    Event,
+    Events,
+    HandedOver,
+    Middleware,
+    Service,
+    innermost,
+    reject,
+    reject_if,
+    reject_stream,
+)
 
 #: names for several operations
 GROUPS: Mapping[str, frozenset[str]] = {
@@ -229,6 +240,8 @@ class _Lasting:
         self._next_look: asyncio.TimerHandle | None = None
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        if (lapsed := self._lapsed(call)) is not None:
+            return reject(lapsed)
         if call.operation is not ops.SEND_MESSAGE or not self._may_end(call):
             return self._service.unary(call)
         return self._send(call)
@@ -249,8 +262,15 @@ class _Lasting:
             self.remove(sending)
 
     def stream(self, call: Call[Req, Res], /) -> Events:
+        if (lapsed := self._lapsed(call)) is not None:
+            return reject_stream(lapsed)
         events = self._service.stream(call)
         return _Stream(self, events, call) if self._may_end(call) else events
+
+    def _lapsed(self, call: Call[Any, Any]) -> A2AError | None:
+        """Why the caller does not count any more; None if it does."""
+        principal, known = call.context.principal, self._authentication
+        return None if principal is None or known is None else known.lapsed(principal)
 
     def _may_end(self, call: Call[Any, Any]) -> bool:
         if self._rules is not None:
@@ -286,15 +306,12 @@ class _Lasting:
 
     def _error(self, one: _Watched) -> A2AError | None:
         """Why a call may not go on; None if it may."""
-        principal = one.call.context.principal
-        if self._authentication is not None and principal is not None:
-            lapsed = self._authentication.lapsed(principal)
-            if lapsed is not None:
-                return lapsed
+        if (lapsed := self._lapsed(one.call)) is not None:
+            return lapsed
         if self._rules is None or one.rules is self._rules.current:
             return None
         one.rules = self._rules.current
-        return self._rules.denial(self._agent, one.call.operation.name, principal)
+        return self._rules.denial(self._agent, one.call.operation.name, one.call.context.principal)
 
 
 class _Watched:

@@ -23,11 +23,14 @@ from a2a_bridge.auth import (
     Rule,
 )
 from a2a_bridge.auth.bearer import LEEWAY
+from a2a_bridge.auth.rules import end_lapsed_calls
 from a2a_bridge.bindings.binding import DialOptions
-from a2a_bridge.core.call import Principal
+from a2a_bridge.core import operations as ops
+from a2a_bridge.core.call import Call, CallContext, Principal
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.messages import state_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import Probe
 from tests.auth.identity_provider import AUDIENCE, provider_running
 from tests.limits.scene import Waiting, first_event
 from tests.patience import PATIENCE
@@ -108,6 +111,39 @@ async def test_the_calls_of_a_caller_end_with_its_key_and_with_its_permission(
         assert not (waiting.done() and waiting.exception())
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
+
+
+class Gone:
+    """A method whose callers have lapsed since it has identified them."""
+
+    scheme_name, parameters, challenge = "gone", frozenset({"x-key"}), ""
+
+    def scheme(self) -> None:
+        return None
+
+    async def identify(self, _presented: Any) -> Principal | None:
+        return None
+
+    def counts(self, _principal: Principal) -> bool:
+        return False
+
+
+async def test_a_call_that_arrives_after_its_caller_has_lapsed_does_not_begin() -> None:
+    """Its caller was identified by its head, and its body took long."""
+    probe = Probe()
+    service = end_lapsed_calls(Authentication([Gone()]))(probe)
+    context = CallContext(principal=Principal("ann", method="gone"))
+    for call in (
+        Call(ops.GET_TASK, hub.GetTaskRequest(id="t"), context),
+        Call(ops.SEND_MESSAGE, hub.SendMessageRequest(), context),
+    ):
+        with pytest.raises(A2AError) as caught:
+            await service.unary(call)
+        assert caught.value.reason is Reason.UNAUTHENTICATED
+    with pytest.raises(A2AError) as caught:
+        await anext(service.stream(Call(ops.SUBSCRIBE_TO_TASK, hub.SubscribeToTaskRequest(id="t"), context)))
+    assert caught.value.reason is Reason.UNAUTHENTICATED
+    assert not probe.calls
 
 
 def test_for_a_successor_rules_only_narrow() -> None:
