@@ -48,14 +48,17 @@ class Place:
     def is_local(self) -> bool:
         """True if the name is a name or a loopback address of this machine."""
         address = address_of(self.host)
-        return self.is_localhost or (address is not None and (address.is_loopback or address.is_unspecified))
+        if self.is_localhost or self.host.endswith(".localhost"):
+            return True
+        return address is not None and (address.is_loopback or address.is_unspecified)
 
     @property
     def is_localhost(self) -> bool:
         """True for the names and addresses that mean `localhost`. Of the other loopback addresses, such as
-        127.0.0.2, each is a host of its own: containers and tests separate services by them.
+        127.0.0.2, each is a host of its own: containers and tests separate services by them. So is each name
+        below `localhost`: some resolvers look for it elsewhere.
         """
-        return self.host in _LOCALHOST or self.host.endswith(".localhost")
+        return self.host in _LOCALHOST
 
     def is_at(self, other: Place) -> bool:
         """True if both have the same host."""

@@ -269,7 +269,7 @@ class Destinations:
 
     async def _reach_of(self, place: Place) -> Reach:
         """The nearest reach among its addresses. Raises OSError if there are none."""
-        if place.is_local:
+        if place.is_localhost:
             return Reach.LOOPBACK
         literal = _reach(place.host)
         if literal is not None:

@@ -5,7 +5,7 @@ document is used, and a service of this machine to which none of them may lead.
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -280,3 +280,17 @@ async def test_metadata_services_are_reached_from_nowhere(url: str) -> None:
             [Candidate(there("JSONRPC", near), V1_0)]
         )
         assert "never an agent's" in found.rejection
+
+
+async def test_a_name_below_localhost_is_looked_up() -> None:
+    """Some resolvers ask a name server for it, which may name any address."""
+
+    async def lookup(host: str, _port: int) -> Sequence[str]:
+        return ["127.0.0.1"] if host == "near.localhost" else ["169.254.169.254"]
+
+    options = DialOptions(named="http://localhost:9000", parameters={"authorization": "Bearer secret"})
+    near, far = await Destinations(options, lookup=lookup).check(
+        [Candidate(there("JSONRPC", f"http://{name}.localhost:5555/"), V1_0) for name in ("near", "far")]
+    )
+    assert (near.rejection, near.candidate.credentials) == ("", False)
+    assert "never an agent's" in far.rejection
