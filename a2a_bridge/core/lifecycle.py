@@ -56,16 +56,15 @@ class ArtifactIndex:
     other change of the list, call `forget`.
     """
 
-    __slots__ = ("_count", "_places")
-
-    def __init__(self) -> None:
-        self._places: dict[str, int] = {}
-        #: artifacts that the index has
-        self._count = 0
+    # Most tasks have few artifacts and need neither: no call makes them.
+    #: by id; None while a task has few
+    _places: dict[str, int] | None = None
+    #: artifacts that the index has
+    _count = 0
 
     def forget(self) -> None:
         """Forgets all places: the list of artifacts was replaced."""
-        self._places.clear()
+        self._places = None
         self._count = 0
 
     def find(self, task: hub.Task, artifact_id: str) -> hub.Artifact | None:
@@ -74,10 +73,13 @@ class ArtifactIndex:
         count = len(artifacts)
         if count <= _FEW:
             return next((one for one in reversed(artifacts) if one.artifact_id == artifact_id), None)
+        places = self._places
+        if places is None:
+            places = self._places = {}
         for place in range(self._count, count):
-            self._places[artifacts[place].artifact_id] = place
+            places[artifacts[place].artifact_id] = place
         self._count = count
-        found = self._places.get(artifact_id)
+        found = places.get(artifact_id)
         return None if found is None else artifacts[found]
 
 
