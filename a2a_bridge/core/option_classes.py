@@ -331,7 +331,7 @@ class ServerTlsValues:
     )
     cert_reqs: CertReqs = flag(
         "required",
-        "Whether callers need a certificate of --ssl-ca-certs. optional: not for HTTP; gRPC asks for none.",
+        "Whether --ssl-ca-certs rejects callers without a certificate. optional: HTTP accepts them.",
         group="Security",
     )
 

@@ -189,7 +189,7 @@ async def test_a_file_with_a_wrong_agent_changes_nothing(monkeypatch: pytest.Mon
         return ("closed" if settings.fails else name), SimpleNamespace(change=lambda _: None)
 
     def file(**agents: Settings) -> Any:
-        return SimpleNamespace(agents=agents)
+        return SimpleNamespace(agents=agents, config=None)
 
     monkeypatch.setattr(changing, "flags_of", lambda flags, _: flags)
     monkeypatch.setattr(changing, "limits_of", lambda _: None)
