@@ -85,7 +85,7 @@ def read_place(url: str, *, known: bool = True) -> Place:
     differently.
     """
     found = _PLACE.fullmatch(url)
-    if found is None:
+    if found is None or (not found["port"] and (found["rest"] or "").startswith("//")):
         hint = "" if url.isascii() else "; write a name of other letters as xn--…"
         raise ValueError(f"{url[:200]!r}: its host and port cannot be read{hint}")
     scheme = (found["scheme"] or "").lower()

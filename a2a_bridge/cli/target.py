@@ -29,6 +29,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from a2a_bridge.bindings.places import read_place
+
 if TYPE_CHECKING:
     from a2a_bridge.hosting import Agent
 
@@ -108,15 +110,13 @@ def _with_scheme(scheme: str, text: str) -> Target:
     if scheme not in ("http", "https", "grpc", "grpcs"):
         raise BadTargetError(f"{scheme}:// is not spoken here; use http, https, grpc or grpcs")
     try:
-        parts = urlsplit(text)
-        has_host, port = bool(parts.hostname), parts.port
+        read_place(text)
+        has_port = urlsplit(text).port is not None
     except ValueError as error:
-        raise BadTargetError(f"{text} is not a URL: {error}") from None
-    if not has_host:
-        raise BadTargetError(f"{text} names no host")
+        raise BadTargetError(str(error)) from None
     if scheme in ("http", "https"):
         return Target(TargetKind.URL, text)
-    if port is None:
+    if not has_port:
         raise BadTargetError(f"{text} names no port; gRPC has no usual one")
     return Target(TargetKind.GRPC, text)
 

@@ -63,6 +63,8 @@ _EMBEDDING = tuple(
 )
 #: families whose client sides connect only to the addresses that `Candidate.resolve` gives
 _CHECKED = frozenset({"http", "grpc"})
+#: addresses of gRPC that are a socket of this machine
+_SOCKETS = ("unix:", "unix-abstract:")
 _UNREAD = "an address that cannot be checked"
 #: the most seconds for a test connection, in which a packet may be lost once. Nobody is served until it ends
 TRIAL = 3.0
@@ -94,6 +96,16 @@ def _origin(text: str) -> Place:
     found = place_of(text)
     if found is None:
         raise ValueError(f"credentials_for: {text!r} is no origin such as https://host or host:port")
+    return found
+
+
+def _named_place(text: str) -> Place:
+    """The place of the address that the operator gave; that of a socket with a path is this machine."""
+    if text.startswith(_SOCKETS):
+        return Place("localhost", 0, secure=False)
+    found = place_of(text)
+    if found is None:
+        raise ValueError(f"{text[:200]!r} is neither an http(s) URL nor a gRPC address, of one host and port")
     return found
 
 
@@ -138,7 +150,7 @@ def _is_http(named: str) -> bool:
 class Destinations:
     """Checks the interfaces of a card. options: with `named`, the URL that the operator gave; without it
     every host counts as named. lookup, probe: how to resolve names and to test connections. Raises ValueError
-    for an entry of `credentials_for` that is no origin.
+    for an entry of `credentials_for` that is no origin, and for a named address that cannot be read.
     """
 
     def __init__(
@@ -147,7 +159,7 @@ class Destinations:
         self._options = options
         self._lookup = lookup or _system
         self._probe = probe or self._connect
-        self._named = place_of(options.named) if options.named else None
+        self._named = _named_place(options.named) if options.named else None
         if self._named is not None and options.grpc_tls is not None and not _is_http(options.named):
             self._named = replace(self._named, secure=options.grpc_tls)
         #: the reach of the named host, resolved on first use
@@ -188,7 +200,7 @@ class Destinations:
     async def _vet(self, candidate: Candidate, named: Place) -> Destination:
         url = candidate.interface.url
         place = self._place(candidate)
-        if place is not None and self._is_named(place, named):
+        if url == self._options.named or (place is not None and self._is_named(place, named)):
             return Destination(candidate)
         candidate = replace(candidate, credentials=False)
         if self._options.trust_card_urls or (place is not None and place.is_at(named)):

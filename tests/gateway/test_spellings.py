@@ -4,6 +4,7 @@ document is used, and a service of this machine to which none of them may lead.
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -266,6 +267,26 @@ async def test_a_spelling_is_rejected_or_dialled_as_it_was_checked(spelling: str
         place is not None
         and {(host.rstrip(".").lower(), port) for host, port in asked} == {(place.host, place.port)}
     )
+
+
+@each("spelling", URLS + TARGETS)
+async def test_what_the_operator_names_is_read_or_an_error(spelling: str) -> None:
+    """Whatever is named, no card leads credentials to a host that is not."""
+    named = spelling.format(p=7001)
+    elsewhere = Candidate(there("JSONRPC", "http://elsewhere.test:7001/"), V1_0)
+    try:
+        [found] = await Destinations(DialOptions(named=named)).check([elsewhere])
+    except ValueError as error:
+        assert repr(named) in str(error)
+        with pytest.raises(ValueError, match=re.escape(repr(named))):
+            await locate_agent(elsewhere.interface, options=DialOptions(named=named))
+    else:
+        assert not found.candidate.credentials
+        if named.startswith("unix"):
+            [found] = await Destinations(DialOptions(named=named)).check(
+                [Candidate(there("GRPC", named), V1_0)]
+            )
+            assert found.candidate.credentials
 
 
 @each(

@@ -165,7 +165,7 @@ class Exchanger:
             async with self._session.request(
                 method,
                 url,
-                headers=_lines(headers),
+                headers=_lines(url, headers),
                 data=_payload(body),
                 allow_redirects=False,
                 timeout=limits,
@@ -220,7 +220,7 @@ class Exchanger:
             response = await self._session.request(
                 method,
                 url,
-                headers=_lines(headers),
+                headers=_lines(url, headers),
                 data=_payload(body),
                 allow_redirects=False,
                 timeout=limits,
@@ -358,8 +358,13 @@ def _payload(body: bytes | None) -> bytes | Sending | None:
     return Sending(body) if body is not None and len(body) >= LARGE_BODY else body
 
 
-def _lines(headers: Mapping[str, str]) -> Mapping[str, str] | list[tuple[str, str]]:
-    """Headers with one line per entry, for a parameter that came in several lines."""
+def _lines(url: URL, headers: Mapping[str, str]) -> Mapping[str, str] | list[tuple[str, str]]:
+    """Headers with one line per entry, for a parameter that came in several lines. Raises UNAVAILABLE
+    (phase=connect) for credentials in the URL beside those of a header.
+    """
+    if (url.user is not None or url.password is not None) and "authorization" in map(str.lower, headers):
+        text = f"the URL of {url.host} has a user, and the call a header Authorization: only one can be sent"
+        raise unavailable(text, "connect")
     if not any(type(value) is Joined for value in headers.values()):
         return headers
     return [(name, entry) for name, value in headers.items() for entry in entries_of(value)]
