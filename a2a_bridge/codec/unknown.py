@@ -174,6 +174,12 @@ def bytes_of(message: Message) -> bytes:
     return "".join(_texts(_fields(message))).encode("latin-1")
 
 
+def copy_unknown(made: Message, message: Message) -> None:
+    """Gives a message all unknown content of another one, but not that of the messages in it."""
+    if len(fields := _fields(message)):
+        made.MergeFromString("".join(_texts(fields, members=True)).encode("latin-1"))
+
+
 def _fields(message: Message) -> Any:
     return UnknownFieldSet(message)
 
@@ -185,9 +191,9 @@ def _is_members(unknown: Any) -> bool:
     return bool(unknown.field_number == MEMBERS and unknown.wire_type == LENGTH_WIRE)
 
 
-def _texts(fields: Any) -> Iterator[str]:
+def _texts(fields: Any, *, members: bool = False) -> Iterator[str]:
     for field in fields:
-        if field.field_number == MEMBERS:
+        if field.field_number == MEMBERS and not members:
             continue
         key = VARINT[field.field_number << 3 | field.wire_type]
         match field.wire_type:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from a2a_bridge.codec import DecodeError, decoder
+from a2a_bridge.codec.unknown import copy_unknown
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Timestamp, Value
 
@@ -57,6 +58,7 @@ def copy_shown(made: hub.Task, task: hub.Task, limit: int | None) -> None:
             getattr(made, field.name).MergeFrom(value)
         else:
             setattr(made, field.name, value)
+    copy_unknown(made, task)
 
 
 def text_part(text: str, **members: Any) -> hub.Part:

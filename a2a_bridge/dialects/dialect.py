@@ -281,7 +281,7 @@ class PushForm:
     media_type: str
     #: an event or a task -> the body
     encode: Callable[[hub.StreamResponse], JsonObject]
-    #: the body -> an event; raises INVALID_PARAMS
+    #: the body -> an event, without `payload` for one that is not known here; raises INVALID_PARAMS
     decode: Callable[[JsonObject], hub.StreamResponse]
     #: the body is always a Task, so the sender of an update needs the task
     whole_tasks: bool = False

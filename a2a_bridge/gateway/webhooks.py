@@ -10,7 +10,9 @@ Without the relay a config goes to the agent unchanged, and the agent posts in i
 3. A caller gets its own config back: the gateway's address and token in a response are replaced by the values
    that this caller sent, never by values of a caller with other credentials.
 4. It is off by default. `check` decides which receivers are allowed.
-5. The configs count in the memory account. They are in use: while the account is full, a new one is rejected,
+5. An event that is not known here is passed on as it is. For a receiver whose version cannot express it, it
+   is left out (see `unknown_events`) and acknowledged.
+6. The configs count in the memory account. They are in use: while the account is full, a new one is rejected,
    and none is evicted, because its notifications would be lost.
 """
 
@@ -28,6 +30,8 @@ from typing import Any, cast
 from a2a_bridge.bindings.binding import ReadBody
 from a2a_bridge.bindings.bounded import fetch_task
 from a2a_bridge.bindings.memory import ENTRY, MemoryAccount
+from a2a_bridge.bindings.unknown_events import leave_out
+from a2a_bridge.codec.unknown import unknown_names
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, ResponseParameters
 from a2a_bridge.core.callers import Scope, ScopeOf
@@ -415,6 +419,11 @@ class Relay:
     ) -> bool:
         registration = relayed.registration
         scope = registration.scope
+        if event.WhichOneof("payload") is None and (
+            form_of(registration.version).whole_tasks or not unknown_names(event)
+        ):
+            leave_out(event)
+            return True
         event = await self._announced(scope, event)
         task = await self._task(relayed, event)
         if task is not None:
@@ -433,11 +442,11 @@ class Relay:
     async def _task(self, relayed: _Relayed, event: hub.StreamResponse) -> hub.Task | None:
         """The whole task, for receivers that want it and events without it."""
         which = event.WhichOneof("payload")
-        if which in ("task", "message") or not form_of(relayed.registration.version).whole_tasks:
+        if which in (None, "task", "message") or not form_of(relayed.registration.version).whole_tasks:
             return None
         if relayed.context is None:
             return task_of(event)
-        update: Any = getattr(event, which or "")
+        update: Any = getattr(event, which)
         tenant = relayed.registration.scope.tenant
         begun = Call(ops.GET_TASK, hub.GetTaskRequest(tenant=tenant), relayed.context)
         try:

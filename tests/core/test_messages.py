@@ -9,7 +9,8 @@ from typing import Any, cast, get_type_hints
 import pytest
 
 from a2a_bridge.app.peer import Peer
-from a2a_bridge.codec import DecodeError
+from a2a_bridge.codec import DecodeError, decoder, encoder
+from a2a_bridge.codec.unknown import bytes_of
 from a2a_bridge.core import messages
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import METHODS, Client, service_of
@@ -34,6 +35,7 @@ from a2a_bridge.core.messages import (
     payload_of,
     raw_part,
     read_task_id,
+    shortened,
     task_id_of,
     text_of,
     text_part,
@@ -144,6 +146,26 @@ def test_the_text_of_things() -> None:
     task.artifacts.add(parts=[text_part("c")])
     assert text_of(task) == "abc"
     assert text_of(hub.Task()) == ""
+
+
+def test_a_shortened_task_keeps_what_is_not_known_of_it() -> None:
+    """A field of protobuf, a member of JSON, and those within its messages."""
+    tree = {
+        "id": "t",
+        "contextId": "c",
+        "history": [{"messageId": name, "role": "ROLE_USER", "parts": []} for name in "ab"],
+    }
+    task = decoder(hub.Task, keeps=True)(
+        {**tree, "status": {"state": "TASK_STATE_WORKING", "mood": 1}, "colour": {"x": 1}}
+    )
+    field = b"\x82\x7d\x01z"
+    task.MergeFromString(field)
+    for limit in (0, 1, 2):
+        made = shortened(task, limit)
+        assert len(made.history) == limit
+        found = encoder(hub.Task, keeps=True)(made)
+        assert (found["colour"], found["status"]["mood"]) == ({"x": 1}, 1)
+        assert bytes_of(made) == field
 
 
 @pytest.mark.parametrize("nanoseconds", [0, 1, 1_700_000_000_123_456_789, -1])

@@ -334,6 +334,15 @@ async def test_each_rejection_is_a_warning_with_its_reason(caplog: pytest.LogCap
     assert not any(token in text or path in text for text in texts)
 
 
+async def test_an_event_that_is_not_known_is_handed_on() -> None:
+    unknown = {"messageUpdate": {"taskId": "t", "text": "…"}}
+    async with bridge() as links:
+        path, token = await registered(links)
+        for body in (json.dumps(unknown).encode(), b'{"kind": "joke"}', NOTE):
+            assert await links.post(path, body, **{"X-A2A-Notification-Token": token}) == 200
+        assert [one.tree for one in links.receiver.posted] == [unknown, json.loads(NOTE)]
+
+
 async def test_only_posts_with_the_token_are_accepted() -> None:
     async with bridge() as links:
         path, token = await registered(links)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -332,6 +333,25 @@ async def test_a_config_within_a_message_serves_other_messages(tmp_path: Path, a
         assert agent.sent[0].authentication.credentials == agent.sent[0].token
         assert await one.post(agent.sent[0]) == 200
         await receiver.arrived(1)
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+async def test_an_event_that_is_not_known_is_handed_on_or_left_out(
+    version: str, tmp_path: Path, agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
+    unknown = {"messageUpdate": {"taskId": "t", "text": version}}
+    async with receiving() as receiver, gateway(tmp_path, agent) as one:
+        await one.call(*created(hook(receiver, task_id="t", id="p")), version=version)
+        registered = agent.configs["t", "p"]
+        bodies = [json.dumps(unknown).encode(), b'{"kind": "joke"}', note()]
+        assert [await one.post(registered, body) for body in bodies] == [200, 200, 200]
+        trees = [one.tree for one in await receiver.arrived(2 if version == "1.0" else 1)]
+    if version == "1.0":
+        assert trees.pop(0) == unknown
+    else:
+        assert "its member (messageUpdate) is not known here" in caplog.text
+    [last] = trees
+    assert last == json.loads(note()) if version == "1.0" else last["status"]["state"] == "completed"
 
 
 async def test_older_receivers_get_whole_tasks(tmp_path: Path, agent: Agent) -> None:

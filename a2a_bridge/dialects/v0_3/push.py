@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from a2a_bridge.codec import JsonObject
-from a2a_bridge.dialects.boundary import request_decoder, response_encoder
+from a2a_bridge.dialects.boundary import Conversion, UnknownKindError, request_decoder, response_encoder
 from a2a_bridge.dialects.dialect import PushForm
 from a2a_bridge.dialects.members import Member
 from a2a_bridge.dialects.shape import inline
@@ -66,7 +66,19 @@ TASK_CONFIG = inline(
 
 #: the task; without one, the event itself
 _encode: Any = response_encoder(hub.StreamResponse, EVENT.encode)
-_decode_event = request_decoder(EVENT)
+
+
+def _read_event(tree: Any) -> Any:
+    """An event; an empty one for a kind that is not known here, as in a stream."""
+    try:
+        return EVENT.decode(tree)
+    except UnknownKindError:
+        if not isinstance(tree.get("kind"), str):
+            raise
+        return hub.StreamResponse()
+
+
+_decode_event = request_decoder(Conversion(EVENT.encode, _read_event))
 
 
 def _decode(tree: JsonObject) -> hub.StreamResponse:

@@ -35,6 +35,7 @@ from google.protobuf.message import Message
 
 from a2a_bridge.codec import JsonObject, decoder, encoder
 from a2a_bridge.codec.plan import FieldKind, FieldPlan, plan_of
+from a2a_bridge.codec.unknown import unknown_names
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.dialects.boundary import (
@@ -332,7 +333,8 @@ _decode = request_decoder(_EVENT)
 
 def _decode_event(tree: JsonObject) -> hub.StreamResponse:
     event: hub.StreamResponse = _decode(tree)
-    if event.WhichOneof("payload") is None:
+    # As in a stream: a member that is not known here is handed on where that is possible.
+    if event.WhichOneof("payload") is None and not unknown_names(event):
         raise invalid_params("", "a notification holds a task, a message or an update")
     return event
 
