@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -46,6 +47,7 @@ from a2a_bridge.bindings.binding import (
     find,
     http_site,
 )
+from a2a_bridge.bindings.probing import ends_within
 from a2a_bridge.cards.resolve import CATALOG_PATH
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
 from a2a_bridge.dialects import GRPC, KNOWN
@@ -55,8 +57,10 @@ logger = logging.getLogger("a2a_bridge.agents")
 
 #: seconds between two attempts to reach an agent: the first and the longest pause
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-#: seconds that the start waits for agents
+#: seconds that the start waits for the next agent, while there are some that are not open
 _PATIENCE = 10.0
+#: names of agents in a line of the log
+_SHOWN = 10
 #: reasons of errors that may pass by themselves
 _TRANSIENT = frozenset({Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED})
 
@@ -65,13 +69,20 @@ class Agents:
     """A server with several agents; like `Server`, and agents can be added and removed.
 
     options: addresses, host options and limits of the server; its agents have options of their own. host: an
-    application that takes everything in place of listeners. grpc: whether gRPC is served.
+    application that takes everything in place of listeners. grpc: whether gRPC is served. progress: see
+    `serve_agents`.
     """
 
     def __init__(
-        self, options: ServeOptions, *, host: ApplicationHost | None = None, grpc: bool = True
+        self,
+        options: ServeOptions,
+        *,
+        host: ApplicationHost | None = None,
+        grpc: bool = True,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self._options = options
+        self._progress = progress
         #: the listener for operators; None without `ServeOptions.admin`
         self.admin: ListenAddress | None = None
         self._members: dict[str, Member] = {}
@@ -79,6 +90,8 @@ class Agents:
         self._coming: set[Member] = set()
         self._application = host
         self._listening = asyncio.Event()
+        #: the agents that have been opened
+        self._opened: set[Member] = set()
         #: True once it has begun to drain
         self.draining = False
         self.secure = options.host_of("http").tls is not None
@@ -115,18 +128,19 @@ class Agents:
         return {name: one.server.card for name, one in self._members.items() if one.server is not None}
 
     async def open(self, entries: Sequence[AgentEntry]) -> None:
-        """Opens the agents, then the listeners. An agent that takes longer than `_PATIENCE` comes later.
-        Raises the first error that is no lost connection, and OSError if it cannot listen.
+        """Opens the agents, then the listeners. The agents that are left when none has been opened for
+        `_PATIENCE` come later. Raises the first error that is no lost connection, and OSError if it cannot
+        listen.
         """
         for entry in entries:
             self._enter(entry)
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                for member in self._members.values():
-                    await _until(member, member.mounted)
-        except TimeoutError:
-            slow = [name for name, one in self._members.items() if not one.mounted.is_set()]
-            logger.warning("not open yet, the others are served: %s", ", ".join(slow))
+        for member in self._members.values():
+            if not await self._mounts(member):
+                slow = [name for name, one in self._members.items() if not one.mounted.is_set()]
+                more = f" and {len(slow) - _SHOWN} more" if len(slow) > _SHOWN else ""
+                text = "not open yet, the others are served: %s%s"
+                logger.warning(text, ", ".join(slow[:_SHOWN]), more)
+                break
         for host in self._own_hosts():
             await host.start()
         self._listening.set()
@@ -135,6 +149,22 @@ class Agents:
                 await _until(member, member.served)
             elif member.task is not None:
                 member.task.add_done_callback(partial(_log_failure, name))
+
+    async def _mounts(self, member: Member) -> bool:
+        """Waits until an agent is mounted. Returns False if none has been for `_PATIENCE`."""
+        if member.mounted.is_set():
+            return True
+        waiting = asyncio.create_task(_until(member, member.mounted))
+        opened = -1
+        try:
+            while opened != len(self._opened):
+                opened = len(self._opened)
+                if await ends_within(waiting, _PATIENCE):
+                    waiting.result()
+                    return True
+            return False
+        finally:
+            waiting.cancel()
 
     async def add(self, entry: AgentEntry) -> None:
         """Serves and lists one more agent. Raises ValueError for a taken name, and the errors of `open`."""
@@ -176,6 +206,7 @@ class Agents:
     async def _end(self, member: Member, grace: float) -> None:
         name = member.entry.name
         self._coming.discard(member)
+        self._opened.discard(member)
         member.grace = grace
         member.leaving.set()
         if member.task is not None:
@@ -232,6 +263,9 @@ class Agents:
 
         async def started() -> None:
             member.mounted.set()
+            self._opened.add(member)
+            if self._progress is not None and not self._listening.is_set():
+                self._progress(len(self._opened), len(self._members))
             await self._listening.wait()
 
         path = f"{PATH}/{entry.name}"
@@ -291,7 +325,8 @@ class Agents:
                 member.mounted.set()
                 member.served.set()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(member.leaving.wait(), pause)
+                    # Agents that are lost together are not tried together.
+                    await asyncio.wait_for(member.leaving.wait(), pause * random.uniform(0.75, 1))  # noqa: S311
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     # ------------------------------------------------------------------ all agents
@@ -329,10 +364,13 @@ async def serve_agents(
     *,
     host: ApplicationHost | None = None,
     grpc: bool = True,
+    progress: Callable[[int, int], None] | None = None,
 ) -> AsyncIterator[Agents]:
-    """Serves several agents. host, grpc: see `Agents`. Raises the errors of `Agents.open`."""
+    """Serves several agents. host, grpc: see `Agents`. progress: called with the number of agents that are
+    open and that of all, while they are opened. Raises the errors of `Agents.open`.
+    """
     options = add_metrics(options or ServeOptions())
-    server = Agents(options, host=host, grpc=grpc)
+    server = Agents(options, host=host, grpc=grpc, progress=progress)
     known = replace(options, host=replace(options.host, rejection=server.rejection))
     async with admin_listener(options) as admin:
         try:

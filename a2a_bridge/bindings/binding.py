@@ -15,7 +15,6 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from importlib.metadata import entry_points
 from types import NoneType
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -29,7 +28,7 @@ from a2a_bridge.core.kinds import NUMBER, Kinds, check_items, check_kinds
 from a2a_bridge.core.option_classes import DialValues, HostValues, TlsFileValues
 from a2a_bridge.core.service import Middleware, Service
 from a2a_bridge.dialects import KNOWN, BindingKind, Dialect
-from a2a_bridge.extensions import load
+from a2a_bridge.extensions import entry_points, load
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import UNKNOWN, Files, Profile
 from a2a_bridge.peers import find_profile as named_peer

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 from cachetools import FIFOCache
 
 from a2a_bridge.bindings.binding import CheckCard, Fetch
+from a2a_bridge.bindings.probing import QUESTIONS
 from a2a_bridge.cards.read import CORRECTED, CardError, parse_bytes, without_mark
 from a2a_bridge.codec import JsonSyntaxError, loads
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -142,7 +143,8 @@ class Resolver:
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         try:
-            reply = await self._fetch(f"{origin}{CATALOG_PATH}", {"accept": "application/json"})
+            async with QUESTIONS.at(origin):
+                reply = await self._fetch(f"{origin}{CATALOG_PATH}", {"accept": "application/json"})
             listed: Any = loads(reply.body) if reply.status == 200 else {}
             found = [str(one["url"]) for one in listed["entries"]]
         except (A2AError, JsonSyntaxError, LookupError, TypeError):
@@ -167,7 +169,8 @@ class Resolver:
         headers = {"accept": "application/json, application/a2a+json"}
         if entry is not None:
             headers |= entry.validators
-        reply = await self._fetch(location, headers)
+        async with QUESTIONS.at(location):
+            reply = await self._fetch(location, headers)
         if reply.status == 304 and entry is not None:
             if self._check is not None:  # its keys may have changed, and with them what may be read
                 entry.card = parse_bytes(await self._check_body(entry.body, location), location)

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.bindings.binding import DialOptions, names
+from a2a_bridge.bindings.probing import QUESTIONS, within
 from a2a_bridge.cards import Candidate, select
 from a2a_bridge.cli.output import print_message
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
@@ -42,9 +43,14 @@ _PRIVATE = "--cacert"
 
 async def ask(candidate: Candidate, options: DialOptions, limit: float = QUESTION) -> A2AError | None:
     """The error with which an interface answers the question for a task that nobody has. limit: seconds."""
-    try:
-        async with asyncio.timeout(limit), dial(candidate, options) as service:
+
+    async def answer() -> None:
+        async with dial(candidate, options) as service:
             await service.unary(question())
+
+    try:
+        async with QUESTIONS.at(candidate.interface.url):
+            await within(limit, answer())
     except TimeoutError:
         silent = A2AError(Reason.DEADLINE_EXCEEDED, f"no answer in {limit:g} s", blame=Blame.PEER)
         silent.metadata["phase"] = "call"
@@ -98,7 +104,7 @@ class Advertised:
         fault = ""
         for pause in (0.0, *self.pauses):
             await asyncio.sleep(pause)
-            error = await ask(candidate, DialOptions(timeout=QUESTION, connect_timeout=QUESTION))
+            error = await ask(candidate, DialOptions(timeout=None))
             fault = "" if error is None else fault_of(error)
             if not fault:
                 return ""

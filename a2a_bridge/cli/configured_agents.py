@@ -36,6 +36,7 @@ from a2a_bridge.cli.advertised import Advertised
 from a2a_bridge.cli.config_file import ConfigFile
 from a2a_bridge.cli.connect import version_of
 from a2a_bridge.cli.gateway_setup import found, gateway_options
+from a2a_bridge.cli.output import progress
 from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.running import builtin_or_envoy, launch_of, serve_until_signal
 from a2a_bridge.cli.server_flags import flags_of
@@ -183,7 +184,12 @@ async def serve_all(kind: AgentKind, flags: Any, reloader: Reloader | None) -> N
 
     @asynccontextmanager
     async def builtin() -> AsyncIterator[Agents]:
-        async with serve_agents(entries, options, grpc=not flags.no_grpc) as server:
+        async with serve_agents(
+            entries,
+            options,
+            grpc=not flags.no_grpc,
+            progress=lambda opened, of: progress(f"{opened:,} of {of:,} agents answer"),
+        ) as server:
             on_open(server)
             yield server
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from a2a_bridge.app import runtime
 from a2a_bridge.app.planning import ServeOptions, identifies, keeps_owners
 from a2a_bridge.bindings.binding import DialOptions, http_fetch, names
+from a2a_bridge.bindings.probing import AGENTS
 from a2a_bridge.cards import Candidate, Resolver, interface, select
 from a2a_bridge.cards.read import CardError, assumption
 from a2a_bridge.cards.select import unusable
@@ -152,31 +153,32 @@ async def found(
         )
     async with AsyncExitStack() as stack:
         resolver: Resolver | None = None
-        if target.sort is TargetKind.URL and file is None:
-            # It keeps the ETag of the card for as long as the gateway runs.
-            fetch = await stack.enter_async_context(http_fetch(options))
-            resolver = Resolver(fetch, check=options.check_card)
-        if file is not None:
+        async with AGENTS.at(target.place):
+            if target.sort is TargetKind.URL and file is None:
+                # It keeps the ETag of the card for as long as the gateway runs.
+                fetch = await stack.enter_async_context(http_fetch(options))
+                resolver = Resolver(fetch, check=options.check_card)
+            if file is not None:
+                try:
+                    card = await read_card_file(file, options)
+                    note_unknown(file)
+                except CardError as error:
+                    if not error.absent:
+                        raise
+                    raise fail(Exit.USAGE, f"--card: {error.message}") from None
+            else:
+                card, options = await found_at(target, options, version, resolver=resolver)
+            source_card = upstream_card(target, card, file is not None, binding, version)
+            for text in unusable(source_card, known=names()):
+                print_message(f"warning: the card's interface {text}; it is not used", "yellow")
+            candidates = select(source_card, known=names(), binding=binding, version=version)
+            if file is None:
+                options = with_user_url(target, options)
+            candidates = await _settle(candidates, options)
             try:
-                card = await read_card_file(file, options)
-                note_unknown(file)
-            except CardError as error:
-                if not error.absent:
-                    raise
-                raise fail(Exit.USAGE, f"--card: {error.message}") from None
-        else:
-            card, options = await found_at(target, options, version, resolver=resolver)
-        source_card = upstream_card(target, card, file is not None, binding, version)
-        for text in unusable(source_card, known=names()):
-            print_message(f"warning: the card's interface {text}; it is not used", "yellow")
-        candidates = select(source_card, known=names(), binding=binding, version=version)
-        if file is None:
-            options = with_user_url(target, options)
-        candidates = await _settle(candidates, options)
-        try:
-            with_endpoints(candidates, served.upstream.endpoints)
-        except ValueError as error:
-            raise fail(Exit.USAGE, str(error), "--endpoint") from None
+                with_endpoints(candidates, served.upstream.endpoints)
+            except ValueError as error:
+                raise fail(Exit.USAGE, str(error), "--endpoint") from None
         if resolver is not None:
             read = CardReader(resolver, target.place, options, binding=binding, version=version)
             served = replace(served, upstream=replace(served.upstream, read_card=read))
@@ -218,12 +220,9 @@ async def _settle(candidates: Sequence[Candidate], options: DialOptions) -> list
         if one.silence:
             print_message(f"warning: {place} does not answer yet: {one.silence}", "yellow")
         elif fault:
-            assumed = assumption(interface.protocol_version)
-            text = (
-                f"{words} does not answer as an agent: {fault}{'; ' if assumed else ''}{assumed};"
-                " --card FILE can name another address or version"
-            )
-            print_message(f"warning: {text}", "yellow")
+            text = f"{words} does not answer as an agent: {fault}"
+            advice = "--card FILE can name another address or version"
+            print_message(f"warning: {text}; {advice}", "yellow")
     more = [ok for ok, one in zip(works[in_use + 1 :], found[in_use + 1 :], strict=True) if not one.rejection]
     if more:
         silent = f"; {more.count(False)} of them do not answer" if False in more else ""
@@ -250,10 +249,13 @@ async def _fault(one: Destination, options: DialOptions) -> str:
                 "its gRPC service is a2a.v1, that of 0.3 (--a2a-version 0.3); a2a-java 1.0.0.Alpha3 speaks a"
                 " draft of 1.0 under this name, so call that over JSON-RPC or HTTP+JSON"
             )
-    is_fault = (
-        hasattr(error, "__notes__") or error.reason in FAULTS or error.reason is Reason.DEADLINE_EXCEEDED
-    )
-    return cause_of(error) if is_fault else ""
+    if error.reason is Reason.DEADLINE_EXCEEDED:
+        return cause_of(error)
+    if not hasattr(error, "__notes__") and error.reason not in FAULTS:
+        return ""
+    # Only a response can show that the version is another one.
+    assumed = assumption(one.candidate.interface.protocol_version)
+    return f"{cause_of(error)}; {assumed}" if assumed else cause_of(error)
 
 
 #: answers of a gRPC server without the service of a version

@@ -1,18 +1,20 @@
-"""Entry points of other distributions: loads one, or says which of them is broken, and why.
+"""Entry points of other distributions: finds them, and loads one or says which of them is broken, and why.
 
 Rules:
 1. The module of another distribution may do anything while it is imported, such as `sys.exit`. That ends no
    command by itself, and users get no traceback of a distribution that they have only installed.
 2. The error names the entry point, the reason and the distribution.
+3. The entry points of a group are looked up once: that reads a file of each distribution.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import EntryPoint, EntryPoints
 
 
 class BrokenExtensionError(ImportError):
@@ -26,6 +28,14 @@ class BrokenExtensionError(ImportError):
         self.text = f"{what} cannot be loaded: {reason}"
         self.remedy = owners and f"the distribution{'s' * several} {owners} {'have' if several else 'has'} it"
         super().__init__(f"{self.text}; {self.remedy}" if owners else self.text)
+
+
+@cache
+def entry_points(*, group: str) -> EntryPoints:
+    """The entry points of a group, as they are at the first call."""
+    from importlib import metadata  # loads the parser of email
+
+    return metadata.entry_points(group=group)
 
 
 def owner(point: EntryPoint) -> str:

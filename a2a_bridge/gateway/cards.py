@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from a2a_bridge.bindings.binding import DialOptions, names
+from a2a_bridge.bindings.probing import AGENTS
 from a2a_bridge.cards.read import change_extended_card
 from a2a_bridge.cards.resolve import Resolver
 from a2a_bridge.cards.select import Candidate, expressible, select
@@ -116,6 +118,8 @@ LEAST = 5.0
 MOST = 60.0
 #: seconds for which a card is kept, also with a shorter Cache-Control
 _FRESHEST = 10.0
+#: the share of a pause that is random: agents that were read together are not read together again
+_SPREAD = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +149,12 @@ class CardRefresh:
     1. The card is read again when it is no longer fresh by its Cache-Control, at the latest after `interval`;
        and when calls fail as if the agent had another card by now: at most once in `LEAST` seconds, and less
        often, up to once in `MOST` seconds, while that shows no change.
-    2. A card that cannot be read or used changes nothing. A log line tells the first failure of a series, the
+    2. The time until a reading without such a sign is up to a quarter shorter, at random.
+    3. A card that cannot be read or used changes nothing. A log line tells the first failure of a series, the
        end of the series, and each change.
 
     known: the reading at the start. apply: uses another reading; raises A2AError or ValueError if it cannot
-    be used. interval, least: seconds. sleep: waits for that long.
+    be used. interval, least: seconds. sleep: waits for that long. chance: from 0 to 1.
     """
 
     def __init__(
@@ -162,6 +167,7 @@ class CardRefresh:
         least: float = LEAST,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._read = read
         self._known = known
@@ -170,6 +176,7 @@ class CardRefresh:
         self._least = least
         self._clock = clock
         self._sleep = sleep
+        self._chance = chance
         self._doubt = asyncio.Event()
         self._read_at = clock()
         self._failures = 0
@@ -223,10 +230,10 @@ class CardRefresh:
 
     def _wait(self) -> float:
         """Seconds until the next reading without doubts."""
-        fresh = self._known.fresh_for
-        if self._failures or fresh <= 0:
-            return self._interval
-        return min(self._interval, max(fresh, _FRESHEST))
+        fresh, longest = self._known.fresh_for, self._interval
+        if not self._failures and fresh > 0:
+            longest = min(longest, max(fresh, _FRESHEST))
+        return longest * (1 - _SPREAD * self._chance())
 
 
 class CardReader:
@@ -246,6 +253,10 @@ class CardReader:
 
     async def __call__(self) -> CardReading:
         """Raises A2AError for a card that cannot be read or used."""
+        async with AGENTS.at(self._url):
+            return await self._read()
+
+    async def _read(self) -> CardReading:
         found = await self._resolver.locate(self._url, exact=self._options.exact, revalidate=True)
         offered = select(found.card, known=names(), binding=self._binding, version=self._version)
         settled = await Destinations(self._options).check_and_connect(offered)

@@ -24,6 +24,7 @@ from uuid import uuid4
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.bindings.bounded import fetch_task
 from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.probing import QUESTIONS
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
@@ -420,6 +421,7 @@ async def ask_while_gone(current: Callable[[], Failover], pause: float = PAUSE) 
         failover = current()
         if not failover.is_gone:
             continue
+        url = failover.upstreams[0].candidate.interface.url
         with suppress(A2AError, TimeoutError):
-            async with asyncio.timeout(_LIMIT):
+            async with QUESTIONS.at(url), asyncio.timeout(_LIMIT):
                 await failover.unary(question())  # Failover notes any response

@@ -28,8 +28,9 @@ from enum import IntEnum
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from urllib.parse import urlsplit, urlunsplit
 
-from a2a_bridge.bindings.binding import DialOptions, find
+from a2a_bridge.bindings.binding import DialOptions, Resolve, find
 from a2a_bridge.bindings.places import Place, address_of, place_name, place_of, read_place
+from a2a_bridge.bindings.probing import QUESTIONS, within
 from a2a_bridge.cards.build import interface
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.errors import A2AError, Blame, Reason
@@ -164,6 +165,8 @@ class Destinations:
             self._named = replace(self._named, secure=options.grpc_tls)
         #: the reach of the named host, resolved on first use
         self._agent_reach: Reach | None = None
+        #: of the interfaces that are being checked: those at one place need one test connection
+        self._trials: dict[tuple[str, int, bool], asyncio.Future[str]] = {}
         self._origins = [_origin(text) for text in options.credentials_for]
 
     async def check(self, candidates: Sequence[Candidate]) -> list[Destination]:
@@ -182,7 +185,10 @@ class Destinations:
         if the replacement works.
         """
         found = await self.check(candidates)
-        return list(await asyncio.gather(*map(self._settle, found)))
+        try:
+            return list(await asyncio.gather(*map(self._settle, found)))
+        finally:
+            self._trials.clear()
 
     def fallbacks(self, found: Sequence[Destination]) -> list[Candidate]:
         """The interfaces that may be dialled, followed by the same interfaces at the named host."""
@@ -254,24 +260,36 @@ class Destinations:
         place = self._place(candidate)
         if place is None or _family(candidate) not in _CHECKED or _is_proxied(candidate, place):
             return ""
-        if candidate.resolve is None:
+        key = (place.host, place.port, candidate.resolve is None)
+        if key not in self._trials:
+            self._trials[key] = asyncio.ensure_future(self._try(place, candidate.resolve))
+        return await self._trials[key]
+
+    async def _try(self, place: Place, resolve: Resolve | None) -> str:
+        if resolve is None:
             return await self._probe(place.host, place.port)
         try:
-            addresses = await candidate.resolve(place.host, place.port)
+            addresses = await resolve(place.host, place.port)
         except OSError:
             return "its host has no address"
         except A2AError as error:
             return error.message
-        silence = ""
-        for text in addresses:
-            if not (silence := await self._probe(text, place.port)):
-                break
-        return silence
+        trials = [asyncio.ensure_future(self._probe(text, place.port)) for text in addresses]
+        try:
+            for trial in asyncio.as_completed(trials):
+                if not await trial:
+                    return ""
+            return trials[0].result() if trials else ""
+        finally:
+            for one in trials:
+                one.cancel()
+            await asyncio.gather(*trials, return_exceptions=True)
 
     async def _connect(self, host: str, port: int) -> str:
+        limit = min(TRIAL, self._options.connect_timeout)
         try:
-            async with asyncio.timeout(min(TRIAL, self._options.connect_timeout)):
-                _, writer = await asyncio.open_connection(host, port)
+            async with QUESTIONS.at(place_name(host, port)):
+                _, writer = await within(limit, asyncio.open_connection(host, port))
         except TimeoutError:
             return "no answer in time"
         except (OSError, UnicodeError) as error:

@@ -53,6 +53,8 @@ class Source:
     now: float = 1000.0
     pauses: list[float] = field(default_factory=list)
     reads: asyncio.Condition = field(default_factory=asyncio.Condition)
+    #: of the random share of a pause
+    chance: float = 0.0
 
     def clock(self) -> float:
         return self.now
@@ -75,7 +77,15 @@ class Source:
         self.applied.append(found)
 
     def refresh(self, known: CardReading, interval: float = 300.0) -> CardRefresh:
-        return CardRefresh(self.read, known, self.apply, interval, clock=self.clock, sleep=self.sleep)
+        return CardRefresh(
+            self.read,
+            known,
+            self.apply,
+            interval,
+            clock=self.clock,
+            sleep=self.sleep,
+            chance=lambda: self.chance,
+        )
 
     async def been_read(self, count: int) -> None:
         async with asyncio.timeout(PATIENCE), self.reads:
@@ -137,8 +147,11 @@ async def test_bad_cards_and_unreachable_hosts_are_one_line_and_change_nothing(
     [(0, 300, 300), (60, 300, 60), (1, 300, 10), (3600, 300, 300), (60, 5, 5)],
 )
 def test_the_time_of_the_next_reading(fresh_for: float, interval: float, waits: float) -> None:
-    refresh = Source(reading(shown())).refresh(reading(shown(), fresh_for), interval)
+    source = Source(reading(shown()))
+    refresh = source.refresh(reading(shown(), fresh_for), interval)
     assert refresh._wait() == waits
+    source.chance = 1.0  # agents that were read together are not read together again
+    assert refresh._wait() == waits * 0.75
 
 
 async def test_doubts_cause_readings_at_a_bounded_rate() -> None:

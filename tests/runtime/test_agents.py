@@ -14,14 +14,14 @@ from a2a.client.card_resolver import A2ACardResolver
 from a2a.types import Message, Part, Role, SendMessageRequest
 
 from a2a_bridge import Agent, connect, interface, serve
-from a2a_bridge.agents import AgentEntry, Agents, hosted, remote, serve_agents
+from a2a_bridge.agents import AgentEntry, Agents, hosted, remote, serve_agents, several
 from a2a_bridge.app.planning import EVERYTHING, VERSIONS, ServeOptions
 from a2a_bridge.app.serving import Shared
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import select
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Run
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.rejections import rejected
 from tests.runtime.scene import BINDINGS
 
@@ -421,3 +421,41 @@ async def test_a_faulty_agent_ends_the_start() -> None:
 def test_names(name: str) -> None:
     with pytest.raises(ValueError, match="is no name of an agent"):
         entry(name)
+
+
+async def test_the_start_goes_on_while_agents_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time counts from the agent that was opened last: of many agents, none is late for the others."""
+    may_open = [asyncio.Event() for _ in range(5)]
+    left = list(range(5))
+    shown: list[tuple[int, int]] = []
+
+    def held(number: int) -> AgentEntry:
+        usual = entry(f"a{number}")
+
+        @asynccontextmanager
+        async def opening(shared: Shared) -> AsyncIterator[Any]:
+            await may_open[number].wait()
+            async with usual.opening(shared) as server:
+                yield server
+
+        return AgentEntry(usual.name, opening)
+
+    async def pass_time(task: asyncio.Task[None], _seconds: float) -> bool:
+        """The time of the start, in which one more agent is opened. The start waits for the last one of them."""
+        if not left:
+            await task
+            return True
+        may_open[left.pop()].set()
+        await until(lambda: shown and shown[-1][0] == 5 - len(left))
+        return False
+
+    monkeypatch.setattr(several, "ends_within", pass_time)
+    async with (
+        asyncio.timeout(PATIENCE),
+        serve_agents(
+            [held(number) for number in range(5)], progress=lambda opened, of: shown.append((opened, of))
+        ) as server,
+    ):
+        assert len(server.cards) == 5
+    # An agent is shown once for each of its hosts.
+    assert list(dict.fromkeys(shown)) == [(number, 5) for number in range(1, 6)]

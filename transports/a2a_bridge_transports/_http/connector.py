@@ -13,6 +13,7 @@ from yarl import URL
 
 from a2a_bridge.bindings.binding import Resolve, mark_unconnected
 from a2a_bridge.bindings.bounded import unsent
+from a2a_bridge.bindings.probing import ends_within
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 
 #: the first frame of a server of HTTP/2 (RFC 9113, 3.4)
@@ -45,13 +46,16 @@ class _Connection(ResponseHandler):
 
 
 class Connector(aiohttp.TCPConnector):
-    """Makes such connections. patience: see `DialOptions.connect_patience`. options: of aiohttp.TCPConnector.
+    """Makes such connections. seconds, patience: `DialOptions.connect_timeout` and `connect_patience`, both
+    without the time in which this process was busy. options: of aiohttp.TCPConnector.
+
     A connection does not depend on the time of the call that asked for it: one connection for each place is
     made to its end, and kept for later calls. Otherwise callers with little time would never get one.
     """
 
-    def __init__(self, *, patience: float | None = None, **options: Any) -> None:
+    def __init__(self, seconds: float, *, patience: float | None = None, **options: Any) -> None:
         super().__init__(**options)
+        self._seconds = seconds
         kind: type[ResponseHandler] = _Connection
         self._factory = partial(kind, loop=self._loop)
         self._patience = patience
@@ -65,23 +69,24 @@ class Connector(aiohttp.TCPConnector):
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  the name in aiohttp
     ) -> ResponseHandler:
         making = asyncio.create_task(super()._create_connection(req, traces, timeout))
-        patience = self._patience
-        if patience is not None and timeout.total:
-            patience = min(patience, timeout.total / 4)
-        limit = asyncio.timeout(patience)
+        seconds = self._seconds
+        if self._patience is not None:
+            most = timeout.total / 4 if timeout.total else self._patience
+            seconds = min(seconds, self._patience, most)
         try:
             with unsent():
-                async with limit:
-                    made = await asyncio.shield(making)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            self._finish_apart(req.connection_key, making)
-            raise aiohttp.ConnectionTimeoutError(f"none within {patience:g} s") from None
+                has_ended = await ends_within(making, seconds)
         except asyncio.CancelledError as error:
             mark_unconnected(error)
             self._finish_apart(req.connection_key, making)
             raise
+        if not has_ended:
+            if self._patience is None:
+                making.cancel()
+            else:
+                self._finish_apart(req.connection_key, making)
+            raise aiohttp.ConnectionTimeoutError(f"none within {seconds:g} s")
+        made = making.result()
         if isinstance(made, _Connection) and made.speaks_http_2:
             made.close()
             raise unavailable(HTTP_2_ONLY, "connect")
@@ -92,9 +97,11 @@ class Connector(aiohttp.TCPConnector):
             making.cancel()
         else:
             self._apart[key] = making
-        making.add_done_callback(partial(self._keep, key))
+        end = self._loop.call_later(self._seconds, making.cancel)
+        making.add_done_callback(partial(self._keep, key, end))
 
-    def _keep(self, key: Any, making: asyncio.Task[ResponseHandler]) -> None:
+    def _keep(self, key: Any, end: asyncio.TimerHandle, making: asyncio.Task[ResponseHandler]) -> None:
+        end.cancel()
         if self._apart.get(key) is making:
             del self._apart[key]
         if making.cancelled() or making.exception() is not None:

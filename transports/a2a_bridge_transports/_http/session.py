@@ -106,6 +106,7 @@ async def open_exchanger(
     the system's resolver.
     """
     connector = Connector(
+        options.connect_timeout,
         patience=options.connect_patience,
         limit=0,
         keepalive_timeout=KEEP_CONNECTION,
@@ -117,7 +118,7 @@ async def open_exchanger(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": "a2a-bridge"},
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=options.connect_timeout),
+        timeout=aiohttp.ClientTimeout(total=None),
         read_bufsize=256 * 1024,
         max_line_size=64 * 1024,
         max_field_size=64 * 1024,
@@ -159,7 +160,7 @@ class Exchanger:
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, limit: float | None
     ) -> Fetched:
         """The whole response to a request. Raises UNAVAILABLE, DEADLINE_EXCEEDED, INVALID_AGENT_RESPONSE."""
-        limits = aiohttp.ClientTimeout(total=limit, sock_connect=self._options.connect_timeout)
+        limits = aiohttp.ClientTimeout(total=limit)
         answered = False
         try:
             async with self._session.request(
@@ -184,7 +185,7 @@ class Exchanger:
         """A POST to an untrusted receiver: its address is checked, no proxy is used, the body of the response
         is not read. Raises the errors of `call` and of `resolver`.
         """
-        limits = aiohttp.ClientTimeout(total=limit, sock_connect=self._options.connect_timeout)
+        limits = aiohttp.ClientTimeout(total=limit)
         try:
             await resolver.check_literal(url)
             async with self._session.post(
@@ -213,7 +214,6 @@ class Exchanger:
         """A request whose response is read as it arrives. Leaving closes a connection with unread data."""
         limits = aiohttp.ClientTimeout(
             total=limit,
-            sock_connect=self._options.connect_timeout,
             sock_read=self._options.idle_timeout,
         )
         try:

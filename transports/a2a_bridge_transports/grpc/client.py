@@ -19,6 +19,7 @@ from a2a_bridge.bindings.binding import DialOptions, Resolve, mark_unconnected, 
 from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.bindings.offload import SMALL, run
 from a2a_bridge.bindings.places import place_name
+from a2a_bridge.bindings.probing import within
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
     EXTENSIONS_PARAMETER,
@@ -398,15 +399,20 @@ class _Client:
             patience = min(patience, limit / 4)
         try:
             with unsent():
-                async with asyncio.timeout(limit if patience is None else patience):
-                    state = self._channel.get_state(try_to_connect=True)
-                    while state in _CONNECTING:
-                        await self._channel.wait_for_state_change(state)
-                        state = self._channel.get_state(try_to_connect=True)
+                if patience is None:
+                    async with asyncio.timeout(limit):
+                        await self._connected()
+                else:
+                    # Time in which this process was busy is not the agent's.
+                    await within(patience, self._connected())
         except TimeoutError:
             if patience is None:
                 raise unconnected_error(reason=Reason.DEADLINE_EXCEEDED) from None
             raise unconnected_error(f"none to {self._place.target} within {patience:g} s") from None
+
+    async def _connected(self) -> None:
+        while (state := self._channel.get_state(try_to_connect=True)) in _CONNECTING:
+            await self._channel.wait_for_state_change(state)
 
     def _is_connecting(self) -> bool:
         """Whether a connection is being made, so that a call that has ended was not sent."""
