@@ -1,15 +1,19 @@
 """Temporary data is deleted after its time, and no other data."""
 
 import asyncio
+import re
 import time
 from dataclasses import replace
+from typing import Any
 
+import psycopg
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import Connection, event, func, select
 
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import StoreOptions
 from a2a_bridge.stores.ports import GapError, Registered, Sent, TaskQuery, unavailable
+from a2a_bridge.stores.sql.expiry import _CLAIM
 from a2a_bridge.stores.sql.schema import bodies, metadata, segments, task_counts
 from a2a_bridge.stores.sql.store import SqlStore, open_sql_store
 from a2a_bridge.stores.store_base import Janitor
@@ -68,6 +72,58 @@ async def test_logs_of_ended_tasks_go(url: str) -> None:
         assert (stored.last, stored.task.status.state) == (3, COMPLETED)
         assert (await store.task_at(HERE, "ended0", 1)) == stored.task
         assert {page.total for page in await pages(store)} == {5}
+
+
+async def test_a_round_costs_what_is_due(url: str) -> None:
+    """Not what is kept: without anything due, it has as many statements at any number of logs and tasks."""
+    options = StoreOptions(events_kept=HOUR, tasks_kept=HOUR, ack_timeout=PATIENCE)
+    statements: list[tuple[str, Any]] = []
+    costs: list[int] = []
+    async with open_sql_store(url, options) as store:
+        await janitor(store, options, 0).round()  # after the first look at the clock
+        engine = store._database.engine
+        for many in (10, 1000):
+            ended = [Author(store).begin(f"{many}-{number}", state=COMPLETED) for number in range(many)]
+            await asyncio.gather(*(author.sync() for author in ended))
+            statements.clear()
+            event.listen(
+                engine, "before_cursor_execute", listen := lambda *given: statements.append(given[2:4])
+            )
+            await janitor(store, options, HOUR / 2).round()
+            event.remove(engine, "before_cursor_execute", listen)
+            costs.append(len(statements))
+        assert await rows(store, "segments") == 1010
+        assert costs[0] == costs[1] <= 15
+        reading = [one for one in statements if re.search(r"\.(ended|created) <", one[0])]
+        plans = await store._database.read(lambda connection: [_plan(connection, *one) for one in reading])
+        for index in ("tasks_ended", "segments_ended", "sends_by_age"):
+            assert [plan for plan in plans if index in plan], plans
+        await janitor(store, options, 2 * HOUR).round()
+        assert (await rows(store, "segments"), await rows(store, "tasks")) == (0, 0)
+
+
+def _plan(connection: Connection, text: str, parameters: Any) -> str:
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SET LOCAL enable_seqscan = off")  # it scans small tables
+        return str(connection.exec_driver_sql(f"EXPLAIN {text}", parameters).all())
+    return str(connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", parameters).all())
+
+
+async def test_two_replicas_delete_one_after_the_other(postgres_url: str) -> None:
+    options = StoreOptions(events_kept=HOUR, ack_timeout=PATIENCE)
+    async with open_sql_store(postgres_url, options) as store, open_sql_store(postgres_url, options) as other:
+        await _scene(store, 450)
+        await store.wait_settled()
+        with psycopg.connect(postgres_url) as connection:
+            # Another one deletes: nobody waits for it in a transaction, and writes go on.
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CLAIM,))
+            both = asyncio.gather(*(janitor(one, options, 2 * HOUR).round() for one in (store, other)))
+            await Author(store).begin("new").sync()
+            await Author(other).begin("newer").sync()
+            assert await rows(store, "segments") == 450 + 4
+        async with asyncio.timeout(PATIENCE):
+            await both
+        assert await rows(store, "segments") == 4
 
 
 async def test_many_logs_go_in_batches(sqlite_url: str) -> None:

@@ -6,6 +6,7 @@ import re
 import sqlite3
 import stat
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, select, text
 from typer.testing import CliRunner
 
 from a2a_bridge.cli.store_commands import push as push_commands
@@ -26,12 +27,13 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push.secrets import new_key
 from a2a_bridge.stores import StoreOpenError, StoreOptions, open_store
 from a2a_bridge.stores.ports import Scope, Sent, TaskQuery, VersionConflictError
+from a2a_bridge.stores.records import Expiry
 from a2a_bridge.stores.sql import database as sql_database
 from a2a_bridge.stores.sql import migrations
 from a2a_bridge.stores.sql import store as opening_sql
 from a2a_bridge.stores.sql.checking import find_damaged
 from a2a_bridge.stores.sql.database import Database, parse
-from a2a_bridge.stores.sql.schema import metadata
+from a2a_bridge.stores.sql.schema import metadata, segments, tasks
 from a2a_bridge.stores.sql.store import HEAD, open_sql_store, upgrade
 from a2a_bridge.testing.store_scene import (
     COMPLETED,
@@ -440,6 +442,23 @@ async def test_work_goes_on(old_url: str) -> None:
         assert await take(store.subscribe("orphan", 1), 4) == ["x" * 300, "y", "z", COMPLETED]
         assert (await found(store, "waiting")).task == waiting.task
         assert [page.total for page in await pages(store, state=COMPLETED)] == [3]
+
+
+async def test_logs_of_tasks_that_ended_before_the_upgrade_expire(old_url: str) -> None:
+    async with open_sql_store(old_url, OPTIONS) as store:
+        written = await store._database.read(lambda one: one.scalar(select(tasks.c.ended)))
+        assert written is not None
+        later = time.time() - written - 60
+        await store.delete_expired(Expiry(AGES, later + 120, later + 120))
+        logs = {"ended", "elsewhere", "orphan", "waiting"}
+        assert await store._database.read(lambda one: set(one.scalars(select(segments.c.task)))) == logs
+        for _ in range(30):  # a share at a time, because the rows are old
+            await store.delete_expired(Expiry(AGES, later, None))
+        logs -= {"ended", "elsewhere"}
+        assert await store._database.read(lambda one: set(one.scalars(select(segments.c.task)))) == logs
+        for _ in range(30):
+            await store.delete_expired(Expiry(AGES, later, later))
+        assert ids(await pages(store)) == ["orphan", "waiting"]
 
 
 async def test_messages_configs_and_notifications(old_url: str) -> None:

@@ -237,20 +237,25 @@ class Committer:
         if opened and len(_written(connection, opened)) < len(opened):
             return False  # the statement below would create these tasks
         rows = [_row(change.row) for change in changes]
-        with_time = rows
-        if self._database.sqlite:
-            with_time = [(*row, one.row.written) for row, one in zip(rows, changes, strict=True)]
+        sqlite = self._database.sqlite
+        times = [_times(one.row, sqlite=sqlite) for one in changes]
+        never = None if sqlite else False
+        with_time = [(*row, *time) for row, time in zip(rows, times, strict=True)]
         with_body = [
             (row, one.row) for row, one in zip(rows, changes, strict=True) if one.row.body is not None
         ]
-        pairs = zip(changes, rows, strict=True)
+        logged = [
+            (row[0], *one, time[-1] if one is change.segments[-1] else never)
+            for change, row, time in zip(changes, rows, times, strict=True)
+            for one in change.segments
+        ]
         write = self._insert_with(connection)
         with self._at_once(connection):
             alive = self._ask_alive(connection, changes)
             # A separate statement for the transaction id took a tenth of the time of a small group.
             guarded = write(tasks, with_time, returning="" if self._database.sqlite else _NUMBER)
             write(bodies, [(one[0], row.body, row.checksum) for one, row in with_body])
-            write(segments, [(row[0], *one) for change, row in pairs for one in change.segments])
+            write(segments, logged)
             write(task_counts, self._counters(map(_count, changes)))
         if not self._database.sqlite and (row := guarded[0].fetchone()):
             group.number = row[0]
@@ -381,7 +386,7 @@ class Committer:
 
 
 def _row(row: TaskRow) -> tuple[Any, ...]:
-    """The values of a row of `tasks`, without the time of the write, which is the last value."""
+    """The values of a row of `tasks`, without those of `_times`, which are the last."""
     return (
         storable(row.task_id),
         storable(row.scope.tenant),
@@ -394,6 +399,13 @@ def _row(row: TaskRow) -> tuple[Any, ...]:
         row.applied,
         row.holder,
     )
+
+
+def _times(row: TaskRow, *, sqlite: bool) -> tuple[Any, ...]:
+    """The values of `written` and `ended`; PostgreSQL has the clock, and gets only whether the task ended."""
+    if sqlite:
+        return row.written, row.written if row.ended else None
+    return (row.ended,)
 
 
 def _count(change: TaskChange) -> Counted:

@@ -4,8 +4,9 @@ Expired data are logs of ended tasks, ids of sent messages, and, if configured, 
 
 Rules of deletions:
 1. Small batches, one after another, as jobs of the writer, so that other writes do not wait long.
-2. Logs are found by walking along the log itself, from task to task: earlier deletions cost nothing.
-3. With several replicas each does this. Two that delete the same rows delete them once.
+2. Each kind of data has an index by age, so that a round costs what is due, and what is kept costs nothing.
+3. With several replicas, one deletes at a time: a batch has a lock until its commit, and a replica that finds
+   the lock taken tries again later. Nothing waits for the lock in a transaction.
 4. Ages are by the clock of the rows. After a jump of the clock a round deletes a share of the rows.
 
 Rules of the clock:
@@ -13,20 +14,21 @@ Rules of the clock:
    count for nothing. SQLite has the clock of its machine.
 2. A replica whose clock differs by more than a minute from the server's deletes nothing: one of the two is
    wrong, and nobody knows which.
-3. On SQLite, a clock that is a day after the newest row, or has moved a day since the last look, may have
-   jumped. Then each round deletes a share of the rows only, until less than that share has expired.
+3. On SQLite, a clock that is a day after the newest row at the first look, or has moved a day since the look
+   before, may have jumped. Then each round deletes a share of the rows only, until less than that share has
+   expired.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from math import ceil, inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, delete, func, select, tuple_
 
-from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.stores.records import Expiry, Place
 from a2a_bridge.stores.sql.commit import SqlJob
 from a2a_bridge.stores.sql.database import Database, build_insert, present
@@ -48,6 +50,10 @@ _JUMPED = "clock_jumped"
 
 #: tasks, or messages, per batch
 _BATCH = 200
+#: seconds between attempts while another replica deletes: the first, doubled each time, and the longest
+_SOON, _LATE = 0.05, 10.0
+#: key of the advisory lock of deletions on PostgreSQL; an arbitrary number
+_CLAIM = 4_120_717
 
 #: updates the counters for changed or deleted tasks, in a transaction
 Count = Callable[[Connection, Iterable[Counted]], None]
@@ -82,11 +88,13 @@ class ClockWatch:
         """True if a round may delete a share of the rows only. Raises UNAVAILABLE."""
         if not self._database.sqlite:
             return False
-        now, before, self._looked = time.time(), self._looked, (time.time(), time.monotonic())
-        moved = 0.0 if before is None else now - before[0] - (self._looked[1] - before[1])
-        newest, noted = await self._database.read(_newest)
-        if newest is not None:
-            moved = max(moved, now - newest)
+        now, monotonic, before = time.time(), time.monotonic(), self._looked
+        noted = await self._database.read(_is_noted)
+        if before is not None:
+            moved = now - before[0] - (monotonic - before[1])
+        else:
+            newest = await self._database.read(partial(_newest, after=now - _JUMP))
+            moved = 0.0 if newest is None else now - newest
         if moved > _JUMP and not noted:
             text = (
                 "the clock of this machine is %.1f days after the newest row: expired data is deleted slowly"
@@ -94,6 +102,7 @@ class ClockWatch:
             log.warning(text, moved / _JUMP)
             await write(SqlJob(_note))
             noted = True
+        self._looked = now, monotonic
         return noted
 
     async def caught_up(self, write: Write) -> None:
@@ -101,11 +110,21 @@ class ClockWatch:
         await write(SqlJob(_forget))
 
 
-def _newest(connection: Connection) -> tuple[float | None, bool]:
-    """The time of the newest row, and whether a jump is noted."""
-    times = [connection.scalar(select(func.max(one))) for one in (tasks.c.written, sends.c.created)]
-    noted = connection.scalar(select(settings.c.name).where(settings.c.name == _JUMPED)) is not None
-    return max((one for one in times if one is not None), default=None), noted
+def _newest(connection: Connection, after: float) -> float | None:
+    """The time of the newest row, or of any that is newer than a time; None without rows."""
+    found = [
+        connection.scalar(select(one).where(one > 0).order_by(one.desc()).limit(1))
+        for one in (tasks.c.ended, sends.c.created)
+    ]
+    if all(one is None or one < after for one in found):
+        # There is no index of it: this is read once in the life of a process, of a store that nobody used.
+        found.append(connection.scalar(select(func.max(tasks.c.written))))
+    return max((one for one in found if one is not None), default=None)
+
+
+def _is_noted(connection: Connection) -> bool:
+    """Whether a jump is noted."""
+    return connection.scalar(select(settings.c.name).where(settings.c.name == _JUMPED)) is not None
 
 
 def _note(connection: Connection) -> None:
@@ -115,6 +134,21 @@ def _note(connection: Connection) -> None:
 
 def _forget(connection: Connection) -> None:
     connection.execute(delete(settings).where(settings.c.name == _JUMPED))
+
+
+class _Kind(NamedTuple):
+    """One kind of data in a round."""
+
+    #: deletes at most so many rows that are older than a time; returns their number
+    delete: Callable[[Connection, float, int], int]
+    before: float
+    #: the rows that the round may still delete
+    left: float
+
+    @property
+    def batch(self) -> int:
+        """The rows of the next batch."""
+        return int(min(self.left, _BATCH))
 
 
 class Expirer:
@@ -131,14 +165,26 @@ class Expirer:
         if now is None:
             return
         jumped = await self._clock.may_have_jumped(write)
-        whole = [await self._delete_sends(now - expiry.sends, write, await self._most(jumped, sends))]
         most = await self._most(jumped, tasks)
+        kinds = [
+            _Kind(_delete_sends, now - expiry.sends, await self._most(jumped, sends)),
+            _Kind(_delete_logs, now - expiry.events, most),
+        ]
         if expiry.tasks is not None:
-            remove = partial(_delete_tasks, count=self._count)
-            whole.append(await self._each(write, _next_tasks, now - expiry.tasks, remove, most))
-        whole.append(await self._each(write, _next_logs, now - expiry.events, _delete_logs, most))
-        await write(SqlJob(_empty_counters))
-        if jumped and all(whole):
+            kinds.append(_Kind(partial(_delete_tasks, count=self._count), now - expiry.tasks, most))
+        whole, pause = True, _SOON
+        while kinds:
+            gone = await write(SqlJob(partial(_delete_batches, kinds=kinds)))
+            if gone is None:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LATE)
+                continue
+            pause = _SOON
+            done = list(zip(kinds, gone, strict=True))
+            kinds = [kind._replace(left=kind.left - number) for kind, number in done if number == kind.batch]
+            whole = whole and all(kind.left > 0 for kind in kinds)
+            kinds = [kind for kind in kinds if kind.left > 0]
+        if jumped and whole:
             await self._clock.caught_up(write)
 
     async def _most(self, jumped: bool, table: Table) -> float:
@@ -146,53 +192,34 @@ class Expirer:
         if not jumped:
             return inf
         number = select(func.count()).select_from(table)
-        return ceil(await self._database.read(lambda connection: connection.scalar(number) or 0) / SHARE)
+        found = await self._database.read(lambda connection: connection.scalar(number) or 0)
+        return ceil(max(found, 1) / SHARE)
 
-    async def _delete_sends(self, before: float, write: Write, most: float) -> bool:
-        """Forgets old messages. Returns False if more of them may be left."""
-        while most > 0:
-            batch = int(min(most, _BATCH))
-            gone = await write(SqlJob(partial(_delete_sends, before=before, most=batch)))
-            most -= gone
-            if gone < batch:
-                return True
-        return False
 
-    async def _each(
-        self,
-        write: Write,
-        following: Callable[..., list[str]],
-        before: float,
-        remove: Callable[..., None],
-        most: float,
-    ) -> bool:
-        """Removes parts of the ended tasks with a last write before a time. False if more may be left."""
-        after = ""
-        while found := await self._database.read(partial(following, after=after)):
-            after = found[-1]
-            # An ended task does not change, so the deletion does not check its state again.
-            due = await self._database.read(partial(_list_ended, task_ids=found, before=before))
-            if len(due) > most:
-                due = due[: int(most)]
-            if due:
-                await write(SqlJob(partial(remove, task_ids=due)))
-            most -= len(due)
-            if most <= 0:
-                return False
-        return True
+def _delete_batches(connection: Connection, kinds: Sequence[_Kind]) -> list[int] | None:
+    """Deletes a batch of each kind. Returns the numbers of rows; None if another replica is doing so."""
+    claim = select(func.pg_try_advisory_xact_lock(_CLAIM))
+    if connection.dialect.name != "sqlite" and not connection.scalar(claim):
+        return None
+    gone = [kind.delete(connection, kind.before, kind.batch) for kind in kinds]
+    _empty_counters(connection)
+    return gone
 
 
 def _delete_sends(connection: Connection, before: float, most: int) -> int:
-    old = select(sends.c.tenant, sends.c.owner, sends.c.message).where(sends.c.created < before)
+    key = tuple_(*sends.primary_key.columns)
+    old = select(*sends.primary_key.columns).where(sends.c.created < before).order_by(sends.c.created)
     rows = connection.execute(old.limit(most).with_for_update(skip_locked=True)).all()
-    for tenant, owner, message in rows:
-        mine = (sends.c.tenant == tenant, sends.c.owner == owner, sends.c.message == message)
-        connection.execute(delete(sends).where(*mine))
+    if rows:
+        connection.execute(delete(sends).where(key.in_([tuple(row) for row in rows])))
     return len(rows)
 
 
-def _delete_tasks(connection: Connection, task_ids: Sequence[str], count: Count) -> None:
-    task_ids = _free(connection, task_ids)
+def _delete_tasks(connection: Connection, before: float, most: int, count: Count) -> int:
+    old = select(tasks.c.id).where(tasks.c.ended < before).order_by(tasks.c.ended).limit(most)
+    task_ids = list(connection.scalars(old.with_for_update(skip_locked=True)))
+    if not task_ids:
+        return 0
     query = delete(tasks).where(tasks.c.id.in_(task_ids))
     gone = connection.execute(
         query.returning(tasks.c.tenant, tasks.c.owner, tasks.c.context, tasks.c.state, tasks.c.time)
@@ -204,40 +231,18 @@ def _delete_tasks(connection: Connection, task_ids: Sequence[str], count: Count)
         [Counted(one.tenant, one.owner, Place(one.context, one.state, one.time), None) for one in gone],
     )
     forget(connection, task_ids)
+    return len(task_ids)
 
 
-def _next_logs(connection: Connection, after: str) -> list[str]:
-    """Tasks with a log, in the order of their ids."""
-    found: list[str] = []
-    while len(found) < _BATCH:
-        # From one task to the next by the key, independent of the number of rows per task.
-        query = select(segments.c.task).where(segments.c.task > after).order_by(segments.c.task).limit(1)
-        following = connection.scalar(query)
-        if following is None:
-            break
-        found.append(following)
-        after = following
-    return found
-
-
-def _next_tasks(connection: Connection, after: str) -> list[str]:
-    query = select(tasks.c.id).where(tasks.c.id > after).order_by(tasks.c.id).limit(_BATCH)
-    return list(connection.scalars(query))
-
-
-def _list_ended(connection: Connection, task_ids: Sequence[str], before: float) -> list[str]:
-    old = select(tasks.c.id).where(tasks.c.id.in_(task_ids), tasks.c.written < before)
-    return list(connection.scalars(old.where(tasks.c.state.in_([int(state) for state in TERMINAL]))))
-
-
-def _delete_logs(connection: Connection, task_ids: Sequence[str]) -> None:
-    connection.execute(delete(segments).where(segments.c.task.in_(_free(connection, task_ids))))
-
-
-def _free(connection: Connection, task_ids: Sequence[str]) -> list[str]:
-    """The tasks from which no other replica deletes at present. They are locked until the commit."""
-    query = select(tasks.c.id).where(tasks.c.id.in_(task_ids))
-    return list(connection.scalars(query.with_for_update(skip_locked=True)))
+def _delete_logs(connection: Connection, before: float, most: int) -> int:
+    old = select(segments.c.task).where(segments.c.ended < before).order_by(segments.c.ended).limit(most)
+    due = list(connection.scalars(old))
+    if not due:
+        return 0
+    free = select(tasks.c.id).where(tasks.c.id.in_(due)).with_for_update(skip_locked=True)
+    task_ids = list(connection.scalars(free))
+    connection.execute(delete(segments).where(segments.c.task.in_(task_ids)))
+    return len(task_ids)
 
 
 def _empty_counters(connection: Connection) -> None:

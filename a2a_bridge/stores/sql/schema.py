@@ -30,7 +30,8 @@ _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 #: holder: the replica that works on the task, empty for none. version: counts writes of this row; a write
 #: names the version before it. last: number of the last event. applied: of the last event in the body.
-#: written: time of the last write of this row.
+#: written: time of the last write of this row. ended: of the write that ended the task; NULL before it. With
+#: an index of `written` instead, PostgreSQL would write all indexes anew for each chunk of an artifact.
 tasks = sa.Table(
     "tasks",
     metadata,
@@ -45,6 +46,7 @@ tasks = sa.Table(
     sa.Column("applied", sa.BigInteger, nullable=False),
     sa.Column("holder", sa.Text, nullable=False),
     sa.Column("written", sa.Float, nullable=False),
+    sa.Column("ended", sa.Float),
 )
 _SCOPE, _NEWEST = (tasks.c.tenant, tasks.c.owner), (sa.desc(tasks.c.time), sa.desc(tasks.c.id))
 sa.Index("tasks_listed", *_SCOPE, *_NEWEST)
@@ -52,6 +54,8 @@ sa.Index("tasks_of_context", *_SCOPE, tasks.c.context, *_NEWEST)
 sa.Index("tasks_in_state", *_SCOPE, tasks.c.state, *_NEWEST)
 _HELD = sa.text("holder <> ''")
 sa.Index("tasks_held", tasks.c.holder, sqlite_where=_HELD, postgresql_where=_HELD)
+_ENDED = sa.text("ended IS NOT NULL")
+sa.Index("tasks_ended", tasks.c.ended, sqlite_where=_ENDED, postgresql_where=_ENDED)
 
 bodies = sa.Table(
     "bodies",
@@ -61,6 +65,8 @@ bodies = sa.Table(
     sa.Column("checksum", sa.BigInteger),
 )
 
+#: ended: as in `tasks`, in the last segment of an ended task; NULL in the others. A log leaves the index when
+#: it is deleted.
 segments = sa.Table(
     "segments",
     metadata,
@@ -69,8 +75,10 @@ segments = sa.Table(
     sa.Column("last", sa.BigInteger, nullable=False),
     sa.Column("data", sa.LargeBinary, nullable=False),
     sa.Column("checksum", sa.BigInteger),
+    sa.Column("ended", sa.Float),
     sqlite_with_rowid=False,
 )
+sa.Index("segments_ended", segments.c.ended, sqlite_where=_ENDED, postgresql_where=_ENDED)
 
 #: the numbers of tasks, so that queries need not count; see `counts.py`. bucket: the time bucket, or ALL.
 #: stripe: replicas write separate rows, so that none waits for another; the count is their sum
@@ -186,15 +194,19 @@ _LARGE = 4096
 #: bytes of a value that both databases accept
 _LARGEST = 1_000_000_000
 
-#: columns with the time of a write: PostgreSQL gives its own, because the clocks of replicas differ
-TIMES = {"written": "extract(epoch FROM now())"}
+#: columns with the time of a write: PostgreSQL gives its own, because the clocks of replicas differ. The
+#: value for `ended` is there whether the task has ended
+TIMES = {
+    "written": "extract(epoch FROM now())",
+    "ended": "CASE WHEN %s THEN extract(epoch FROM now()) END",
+}
 #: a write names the version before it, so a row that another process has written is not changed
 _TAILS = {
     tasks.name: (
         " ON CONFLICT (id) DO UPDATE SET state = excluded.state, time = excluded.time,"
         " version = excluded.version,"
         " last = excluded.last, applied = excluded.applied, holder = excluded.holder,"
-        " written = excluded.written"
+        " written = excluded.written, ended = excluded.ended"
         " WHERE tasks.version = excluded.version - 1"
         " AND tasks.tenant = excluded.tenant AND tasks.owner = excluded.owner"
     ),
