@@ -79,7 +79,7 @@ ROWS = (
     Row(PollingBus, "close", lambda bus: {"requests": bus._waiting, "answers": bus._answering}),
     Row(Tails, "close", lambda tails: {"tasks": tails._followed}),
     Row(Upstream, "close", lambda front: {"background work": front._background}),
-    Row(HttpHost, "drain", lambda host: {"connections": host.connections}),
+    Row(HttpHost, "drain", lambda host: {"connections": host.connections, "applications": host.answering}),
     Row(_Client, "close", lambda client: {"calls": client._running}),
     Row(MemoryAccount, "", _account),
     Row(_Limits, "", lambda one: {"calls": one._calls._running, "streams": one._streams._running}),

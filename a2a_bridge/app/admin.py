@@ -15,18 +15,17 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from a2a_bridge.app.agent import AgentApp
 from a2a_bridge.app.gateway import GatewayApp
 from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.bindings.binding import (
     ApplicationHost,
-    DocumentHost,
     HostOptions,
     ListenAddress,
     Page,
-    find,
+    http_host,
     operator_options,
 )
 from a2a_bridge.bindings.memory import MemoryAccount, in_work
@@ -86,7 +85,7 @@ async def admin_listener(options: ServeOptions) -> AsyncIterator[Admin | None]:
         return
     admin = Admin(options.admin)
     host_options = replace(operator_options(options.admin), rejection=admin.rejection, status=admin.status)
-    host = cast("DocumentHost", find("JSONRPC").host(options.admin, host_options))
+    host = http_host(options.admin, host_options)
     metrics, usage = options.metrics, options.usage
     if metrics is not None:
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+from a2a_bridge.bindings.asgi import Application
 from a2a_bridge.bindings.frames import Frame
 from a2a_bridge.codec.budget import ANSWER_VALUES
 from a2a_bridge.core.addresses import ListenAddress as ListenAddress  # noqa: PLC0414  a part of this interface
@@ -283,6 +284,11 @@ class DocumentHost(Host, Protocol):
     def show(self, path: str, render: Render) -> None:
         """Serves a page at an absolute path."""
 
+    def mount_application(self, path: str, application: Application) -> None:
+        """Gives the requests below an absolute path to an application of ASGI 3, with the limits of all
+        others. It starts before the host is ready, and ends after the last request.
+        """
+
     def receive(self, path: str, receive: Receive) -> None:
         """Calls `receive` for each POST below an absolute path. The response is the status that `receive`
         returns, without a body.
@@ -379,6 +385,14 @@ class ApplicationHost(DocumentHost, Protocol):
     draining: bool
     #: the listener for operators, once the application has started; None without one
     admin: ListenAddress | None
+
+    def retire(self) -> None:
+        """Begins to drain."""
+
+
+def http_host(address: ListenAddress, options: HostOptions) -> DocumentHost:
+    """An HTTP listener without a binding. Raises TypeError, ValueError for options that it cannot use."""
+    return cast("DocumentHost", importlib.import_module(f"{PACKAGE}._http.host").HttpHost(address, options))
 
 
 def asgi_host(

@@ -40,6 +40,8 @@ async def _serve(app: Any, reader: asyncio.StreamReader, writer: asyncio.StreamW
     pumping = asyncio.create_task(pump())
     try:
         await app(scope, receive, send)
+    except Exception as error:  # noqa: BLE001  the server gets it, as from an application of its own
+        await write(writer, ("failed", repr(error)))
     finally:
         pumping.cancel()
         await asyncio.wait([pumping])

@@ -44,6 +44,8 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
         await write(writer, {name: value for name, value in scope.items() if isinstance(value, plain)})
         while True:
             kind, message = await read(reader)
+            if kind == "failed":
+                raise RuntimeError(message)
             tasks.add(asyncio.create_task(received() if kind == "receive" else sent(message)))
     except (asyncio.IncompleteReadError, ConnectionError):
         pass  # the tests' application has returned

@@ -188,7 +188,7 @@ class Listening:
             return
         self._drained = True
         end = monotonic() + grace
-        self._application.draining = True
+        self._application.retire()
         await self._admin.close_connections()
         window = self._window
         if window is None:

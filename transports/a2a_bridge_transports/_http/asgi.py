@@ -12,12 +12,14 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from http import HTTPStatus
 from math import inf
 from typing import Protocol
 from urllib.parse import quote, unquote
 
 from multidict import CIMultiDict
 
+from a2a_bridge.bindings.asgi import Receive, Scope, Send
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.bindings.offload import SMALL, run_in_worker
 from a2a_bridge.bindings.traffic import sent_bytes
@@ -25,21 +27,17 @@ from a2a_bridge.codec.budget import ALLOWANCE, METER, LengthyError
 from a2a_bridge.core.addresses import Trust
 from a2a_bridge.core.errors import A2AError, Blame, Reason, request_too_large
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_transports._http.asgi_request import (
-    AsgiRequest,
-    Receive,
-    Scope,
-    Send,
-    Watches,
-    certificate_of,
-    is_head_too_large,
-)
+from a2a_bridge_transports._http.application import SPECIFICATION, Answering, Head
+from a2a_bridge_transports._http.asgi_request import AsgiRequest, Watches, certificate_of, is_head_too_large
 from a2a_bridge_transports._http.exchange import (
+    SLOWEST_BODY,
+    ApplicationReply,
     ClientLeftError,
     Headers,
     HttpStatusError,
     Reply,
     StreamReply,
+    body_too_slow,
     reject_logged,
 )
 from a2a_bridge_transports._http.mounts import Mounts, without_empty_start
@@ -109,6 +107,8 @@ class AsgiHost(Mounts):
         self._close = close
         self._grace = grace
         self._starting = asyncio.Lock()
+        #: whether the mounted applications have started
+        self._has_started = False
 
     async def start(self) -> None:
         """Runs `startup` unless it has run."""
@@ -116,12 +116,15 @@ class AsgiHost(Mounts):
             if self._startup is not None:
                 await self._startup()
                 self._startup = None
+            if not self._has_started:
+                await self.start_applications()
+                self._has_started = True
 
     async def drain(self, grace: float) -> None:
         """Fails the readiness probe, lets running requests finish for `grace` seconds, ends the rest as
         UNAVAILABLE, and runs `close`. The listener and its connections belong to the ASGI server.
         """
-        self.draining = True
+        self.retire()
         if self.calls is not None:
             self.calls.retire()
         loop = asyncio.get_running_loop()
@@ -138,6 +141,7 @@ class AsgiHost(Mounts):
         last = loop.time() + LAST_WORDS
         while self.running and loop.time() < last:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+        await self.stop_applications()
 
     def base_url(self, scope: Scope, named: str | None, root: str, headers: Mapping[str, str]) -> str:
         """The application's URL as a client used it. named: the Host header. root: the mount path,
@@ -160,7 +164,7 @@ class AsgiHost(Mounts):
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
-        if self._startup is not None:
+        if not self._has_started:
             try:
                 await self.start()
             except Exception as error:  # noqa: BLE001  the application's function
@@ -247,7 +251,10 @@ class _Served(AsgiRequest):
         "_last",
         "_root",
         "_sending",
+        "_taken",
         "_timer",
+        "_waited",
+        "application",
         "headers",
         "method",
         "path",
@@ -272,6 +279,9 @@ class _Served(AsgiRequest):
         self.peer = str(client[0]) if client else ""
         self._head: list[tuple[bytes, bytes]] | None = None
         self._beat: asyncio.Task[None] | None = None
+        self.application: Answering | None = None
+        #: seconds that an application has waited for the body, and bytes of it that have come
+        self._waited, self._taken = 0.0, 0
 
     def parameters(self) -> Mapping[str, str]:
         return HeaderParameters(self.headers)
@@ -287,13 +297,76 @@ class _Served(AsgiRequest):
     async def read(self) -> bytes:
         check_encoding(self.headers)
         self._watches.add(self)
-        declared = self.headers.get("content-length", "")
-        size = int(declared) if declared.isascii() and declared.isdigit() and len(declared) < 20 else 0
         limit = self._host.options.max_body
-        body = await self.body(limit, size)
+        body = await self.body(limit, self._declared())
         if body is None:
             raise request_too_large(limit)
         return body
+
+    def _declared(self) -> int:
+        """The length of the body as its header says; 0 without one."""
+        declared = self.headers.get("content-length", "")
+        return int(declared) if declared.isascii() and declared.isdigit() and len(declared) < 20 else 0
+
+    async def read_part(self) -> tuple[bytes, bool]:
+        limit = self._host.options.max_body
+        if self._declared() > limit:
+            raise request_too_large(limit)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        patience = self._watches.patience + self._taken / SLOWEST_BODY - self._waited
+        try:
+            async with asyncio.timeout(patience):
+                message = await self.next_part()
+        except TimeoutError:
+            self._is_late = True
+            raise body_too_slow() from None
+        finally:
+            self._waited += loop.time() - began
+        part: bytes = message.get("body", b"")
+        more: bool = message.get("more_body", False)
+        self._taken += len(part)
+        if self._taken > limit:
+            raise request_too_large(limit)
+        if more or self._held or self._taken > SMALL:
+            self.hold(len(part))
+        return part, more
+
+    def listen(self) -> None:
+        if self._watch is None:
+            self.watch()
+
+    def leave(self) -> None:
+        if self.application is None:
+            super().leave()
+            return
+        self.left = True
+        self.application.leave()
+
+    def application_scope(self, root: str) -> Scope:
+        path = self._root + self.path
+        placed = {
+            "asgi": SPECIFICATION,
+            "root_path": unquote(self._root + root),
+            "path": unquote(path),
+            "raw_path": path.encode("latin-1"),
+        }
+        return {**self.scope, **placed}
+
+    async def put_part(self, head: Head | None, data: bytes, *, more: bool) -> None:
+        if head is not None:
+            self.started = True
+            headers = [(name.lower(), value) for name, value in head.headers]
+            if head.length is not None and head.status != HTTPStatus.NO_CONTENT:
+                headers.append((b"content-length", b"%d" % head.length))
+            if more:
+                self.release()
+            await self.put({"type": "http.response.start", "status": head.status, "headers": headers})
+        await self.put({"type": "http.response.body", "body": data, "more_body": more})
+
+    def break_off(self, error: BaseException) -> None:
+        """Has the server end the connection, which it does for an exception."""
+        raise error
 
     async def answer(self) -> None:
         method = self.method
@@ -306,7 +379,12 @@ class _Served(AsgiRequest):
             reply = await handler(self)
         else:
             reply = reject_logged(self, rejection)
-        if isinstance(reply, StreamReply):
+        if isinstance(reply, ApplicationReply):
+            self._watches.waiting.pop(self, None)  # the application calls `receive`
+            failure = await Answering(self, reply, self._host.answering).run()
+            if failure is not None:
+                await self.reply(failure)
+        elif isinstance(reply, StreamReply):
             self.release()
             await self._stream(reply)
         elif not self.left:

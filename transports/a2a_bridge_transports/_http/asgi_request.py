@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, MutableMapping
 from itertools import chain
 from time import monotonic
-from typing import Any
 
+from a2a_bridge.bindings.asgi import Message, Receive, Scope, Send
 from a2a_bridge.bindings.memory import HoldsInWork
 from a2a_bridge.bindings.offload import SMALL
 from a2a_bridge_transports._http.exchange import SLOWEST_BODY, ClientLeftError, body_too_slow
 from a2a_bridge_transports._http.sse import BATCH_BYTES, BATCH_EVENTS, BATCH_TIME
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 #: seconds after which a request counts as slow; it gets its watch after one or two of them
 MOMENT = 0.05
@@ -231,6 +225,10 @@ class AsgiRequest(HoldsInWork):
     def stop(self) -> None:
         """Ends the request because the host stops; the binding tells the caller."""
         self.stopping = True
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Cancels the task that answers."""
         if self._task is not None:
             self._task.cancel()
 
@@ -261,9 +259,12 @@ class AsgiRequest(HoldsInWork):
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
             self._again = asyncio.get_running_loop().call_later(self._pause, self.watch)
             return
+        self.leave()
+
+    def leave(self) -> None:
+        """The client has left: ends the request."""
         self.left = True
-        if self._task is not None:
-            self._task.cancel()
+        self.cancel()
 
     def forgive(self) -> bool:
         """True if a cancellation came from the watch; then it is taken back."""

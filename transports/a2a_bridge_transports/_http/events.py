@@ -14,8 +14,7 @@ from collections.abc import Callable
 from math import inf
 from time import monotonic
 
-from a2a_bridge.bindings.memory import in_work
-from a2a_bridge.bindings.offload import SMALL, run_in_worker
+from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.bindings.traffic import sent_bytes
 from a2a_bridge.codec.budget import ALLOWANCE, METER, LengthyError
 from a2a_bridge.core.errors import A2AError
@@ -104,27 +103,14 @@ class EventWriter:
             # Now, because a keep-alive after the last chunk would be part of the next response.
             self._timer.cancel()
         self._send(last=True)
-        await self._drain()
+        await self._connection.drain(self._sent)
         return None
 
     async def flush(self) -> None:
         """Sends `parts`, and waits for a reader that is behind."""
         self._send()
         if self._connection.is_full:
-            await self._drain()
-
-    async def _drain(self) -> None:
-        """Waits for the reader. The bytes that wait with it count as in work."""
-        transport = self._connection.transport
-        waiting = 0 if transport is None else transport.get_write_buffer_size()
-        if waiting > SMALL:
-            # The transport holds the data that it writes, and the source the event until the next one.
-            waiting = 2 * max(waiting, self._sent)
-        in_work.add(waiting)
-        try:
-            await self._connection.drain()
-        finally:
-            in_work.add(-waiting)
+            await self._connection.drain(self._sent)
 
     def _start(self, *, gap: bool) -> None:
         head = self._head

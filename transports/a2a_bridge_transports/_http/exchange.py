@@ -21,6 +21,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from multidict import MultiMapping, istr
 
+from a2a_bridge.bindings.asgi import Application
 from a2a_bridge.bindings.traffic import log_rejected
 from a2a_bridge.codec import dumps
 from a2a_bridge.core import call
@@ -134,7 +135,23 @@ class StreamReply(ABC):
         """An exception of `source` or `encode` for the client."""
 
 
-Handler = Callable[[Request], Awaitable[Reply | StreamReply]]
+#: the form of an error that a host answers in the place of an application
+Reject = Callable[[A2AError], Reply]
+
+
+class ApplicationReply(NamedTuple):
+    """A request is answered by an application of ASGI; see `application`."""
+
+    application: Application
+    #: what the application keeps for its requests
+    state: Mapping[str, Any]
+    reject: Reject
+    #: the path of the request below the application's
+    below: str
+
+
+Answer = Reply | StreamReply | ApplicationReply
+Handler = Callable[[Request], Awaitable[Answer]]
 
 
 class ClientLeftError(Exception):
@@ -222,7 +239,7 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
 _SPLITTING = re.compile(r"[\r\n\0]")
 
 #: statuses of responses without a body
-_BODYLESS = frozenset({204, 304})
+BODYLESS = frozenset({204, 304})
 
 
 @lru_cache(maxsize=256)
@@ -255,7 +272,7 @@ def response(reply: Reply, connection: bytes, *, without_body: bool = False) -> 
     """A whole response. connection: the Connection header, or nothing. without_body: it answers a HEAD."""
     body = reply.body
     first = head(reply.status, reply.headers)
-    if reply.status in _BODYLESS:
+    if reply.status in BODYLESS:
         return b"%b%b%b\r\n" % (first, date(), connection)
     size = len(body)
     return b"%b%bContent-Length: %d\r\n%b\r\n%b" % (

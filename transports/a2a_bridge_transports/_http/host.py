@@ -15,14 +15,18 @@ import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from functools import partial
+from http import HTTPStatus
 from typing import Any, cast
+from urllib.parse import unquote
 
+from a2a_bridge.bindings.asgi import Scope
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.bindings.offload import SMALL
 from a2a_bridge.bindings.server_tls import ServerTls
 from a2a_bridge.core.addresses import Trust
 from a2a_bridge.core.errors import A2AError, Reason, internal_error
 from a2a_bridge_transports._http.accepting import LAST_ACCEPT, Backlog, accept_last
+from a2a_bridge_transports._http.application import SPECIFICATION, Answering, Head, client_chain
 from a2a_bridge_transports._http.events import EventWriter
 from a2a_bridge_transports._http.exchange import (
     CHUNKED,
@@ -30,17 +34,20 @@ from a2a_bridge_transports._http.exchange import (
     HOST,
     KEEP,
     TRANSFER_ENCODING,
+    Answer,
+    ApplicationReply,
     Reply,
     StreamReply,
     date,
-    head,
     reject,
     reject_logged,
     response,
 )
+from a2a_bridge_transports._http.exchange import head as status_line
+from a2a_bridge_transports._http.incoming import Incoming
 from a2a_bridge_transports._http.mounts import without_empty_start
 from a2a_bridge_transports._http.parameters import HeaderParameters, base_url, is_host, is_local_name
-from a2a_bridge_transports._http.protocol import Connection, ConnectionHost, Incoming
+from a2a_bridge_transports._http.protocol import Connection, ConnectionHost
 from a2a_bridge_transports._http.sse import run_flushing
 
 _log = logging.getLogger("a2a_bridge.http")
@@ -83,6 +90,14 @@ class HttpHost(ConnectionHost):
         return self._address
 
     async def start(self) -> None:
+        await self.start_applications()
+        try:
+            await self._listen()
+        except BaseException:
+            await self.stop_applications()
+            raise
+
+    async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
         options = self.options
         self.context = contextvars.copy_context()
@@ -107,7 +122,7 @@ class HttpHost(ConnectionHost):
 
     async def drain(self, grace: float) -> None:
         """Fails the readiness probe, ends kept connections with their next response, closes the listener."""
-        self.draining = True
+        self.retire()
         listener, self._listener = self._listener, None
         if listener is None:
             return
@@ -116,7 +131,7 @@ class HttpHost(ConnectionHost):
         await self._let_go(end)
         await self._accept_last(listener)
         linger = loop.time() + LINGER
-        while self.connections:
+        while self.connections or self.answering:
             now = loop.time()
             if now >= end:
                 break
@@ -140,6 +155,7 @@ class HttpHost(ConnectionHost):
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.abort()  # a client that does not read would keep it open for ever
+        await self.stop_applications()
 
     async def _let_go(self, end: float) -> None:
         """Waits while clients learn from `Connection: close` that their kept connections are about to end."""
@@ -160,7 +176,9 @@ class HttpHost(ConnectionHost):
     async def _end_requests(self) -> None:
         """Ends the requests in progress. Their clients get an error, if they read."""
         for is_first in (True, False):
-            requests = [found for connection in self.connections if (found := connection.request) is not None]
+            requests = {found for connection in self.connections if (found := connection.request) is not None}
+            # Applications may be at work after the end of their response or connection.
+            requests |= {cast("Incoming", answering.request) for answering in self.answering}
             tasks = [request.task for request in requests if request.task is not None]
             for request in requests:
                 (request.stop if is_first else request.cancel)()
@@ -204,7 +222,9 @@ class HttpHost(ConnectionHost):
 class HostRequest(Incoming):
     """A request whose head is complete; implements Request. The connection calls `answer`, once."""
 
-    __slots__ = ("_host", "method", "path", "peer", "query", "started")
+    __slots__ = ("_host", "_is_chunked", "method", "path", "peer", "query")
+
+    _connection: Connection
 
     def __init__(self, host: HttpHost, connection: Connection) -> None:
         parser = connection.parser
@@ -223,12 +243,15 @@ class HostRequest(Incoming):
         self.version = parser.version
         self.close = host.draining or not parser.keep_alive
         self.stopping = False
-        #: True if bytes of the response have been written
         self.started = False
+        self.application = None
+        #: True if the parts of an application's response are chunks
+        self._is_chunked = False
         self.task = None
         self._held = 0
         self._arrived = None
-        self._patience = 0.0
+        self._patience = self._waited = 0.0
+        self._wants_part = False
         self._is_late = False
         self._is_cut_off = False
 
@@ -256,7 +279,7 @@ class HostRequest(Incoming):
             if connection.transport is None:
                 return
             rejection = self._host.check(self)
-            reply: Reply | StreamReply
+            reply: Answer
             if rejection is None:
                 host = self._host
                 handler = host.find_handler(self) if host.names else host.find(self.method, self.path)
@@ -268,6 +291,9 @@ class HostRequest(Incoming):
                 self._send(reply)
                 if connection.is_full:
                     await connection.drain()
+                return
+            if isinstance(reply, ApplicationReply):
+                failure = await Answering(self, reply, self._host.answering).run()
             else:
                 self.release()
                 writer = self._writer(reply)
@@ -275,8 +301,8 @@ class HostRequest(Incoming):
                     failure = await run_flushing(writer.run(reply), writer)
                 finally:
                     await reply.source.aclose()
-                if failure is not None:
-                    self._send(failure)
+            if failure is not None:
+                self._send(failure)
         except asyncio.CancelledError:
             self.close = True
             if connection.transport is not None:
@@ -291,9 +317,15 @@ class HostRequest(Incoming):
             if not self.started:
                 self._send(reject(internal_error()))
         finally:
-            if self._held:
-                self.release()
             self.task = None
+            self._finish()
+
+    def _finish(self) -> None:
+        """The response has been sent, or does not come. An application may still be at work after it."""
+        if self._held:
+            self.release()
+        connection = self._connection
+        if connection.request is self:
             connection.on_answered(keep=not self.close)
 
     def _send(self, reply: Reply) -> None:
@@ -312,6 +344,79 @@ class HostRequest(Incoming):
             return CLOSE
         return b"" if self.version == "1.1" else KEEP
 
+    def listen(self) -> None:
+        """The connection tells by itself that the client has left."""
+
+    def application_scope(self, root: str) -> Scope:
+        connection = self._connection
+        transport = connection.transport
+        client = transport.get_extra_info("peername") if transport is not None else None
+        certificate = self.certificate()
+        address = self._host.address
+        return {
+            "type": "http",
+            "asgi": SPECIFICATION,
+            "http_version": self.version,
+            "server": (address.host, address.port),
+            "client": tuple(client[:2]) if isinstance(client, tuple) else None,
+            "scheme": self.base_url().partition(":")[0],
+            "method": self.method,
+            "root_path": unquote(root),
+            "path": unquote(self.path),
+            "raw_path": self.path.encode("utf-8", "surrogateescape"),
+            "query_string": self.query.encode("utf-8", "surrogateescape"),
+            "headers": [
+                (name.lower().encode(), value.encode("utf-8", "surrogateescape"))
+                for name, value in self.headers.items()
+            ],
+            "extensions": {} if certificate is None else {"tls": client_chain(certificate)},
+        }
+
+    async def put_part(self, head: Head | None, data: bytes, *, more: bool) -> None:
+        connection = self._connection
+        transport = connection.transport
+        # See `Connection.write`: a lost connection is reported in the next turn of the loop.
+        if transport is None or (transport.is_closing() and not transport.get_write_buffer_size()):
+            raise ConnectionResetError("the client has left")
+        first = b""
+        if head is not None:
+            first = self._first(head, more=more)
+            self.started = True
+            if more:
+                self.release()
+                if connection.parser.complete:
+                    connection.parser.release()  # a stream may last for hours
+        if self._is_chunked:
+            end = b"" if more else b"0\r\n\r\n"
+            data = b"%b%x\r\n%b\r\n%b" % (first, len(data), data, end) if data else first + end
+        elif first:
+            data = first + data
+        if data:
+            transport.write(data)
+        if connection.is_full:
+            await connection.drain(len(data))
+            if connection.transport is None:
+                raise ConnectionResetError("the client has left")
+        if not more:
+            self._finish()
+
+    def _first(self, head: Head, *, more: bool) -> bytes:
+        """The head of an application's response, with the empty line after it."""
+        framing = b""
+        if head.length is not None and head.status != HTTPStatus.NO_CONTENT:
+            framing = b"Content-Length: %d\r\n" % head.length
+        elif head.has_body and more and self.version == "1.1":
+            self._is_chunked, framing = True, CHUNKED
+        elif head.has_body and more:
+            self.close = True
+        lines = b"".join(b"%b: %b\r\n" % line for line in head.headers)
+        return b"".join((status_line(head.status, ()), lines, date(), framing, self._persistence(), b"\r\n"))
+
+    def break_off(self, error: BaseException) -> None:  # noqa: ARG002  an ASGI host raises it
+        self.close = True
+        if not self._is_chunked:
+            self._connection.reset()  # to an HTTP/1.0 client the end of the connection is that of the body
+
     def _writer(self, reply: StreamReply) -> EventWriter:
         chunked = self.version == "1.1"
         if not chunked:
@@ -319,7 +424,7 @@ class HostRequest(Incoming):
 
         def begin(gap: bool) -> bytes:
             # Sent with the head; otherwise a client may reuse the connection at the moment it is closed.
-            headers = head(200, reply.headers(gap=gap))
+            headers = status_line(200, reply.headers(gap=gap))
             self.started = True
             return b"".join((headers, date(), CHUNKED if chunked else b"", self._persistence(), b"\r\n"))
 

@@ -22,11 +22,14 @@ from email.utils import formatdate, parsedate_to_datetime
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote
 
+from a2a_bridge.bindings.asgi import Application
 from a2a_bridge.bindings.binding import Document, HostOptions, ListenAddress, Receive, Render, Variant
 from a2a_bridge.cards.page import CSP
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http import exchange
+from a2a_bridge_transports._http.application import Answering
+from a2a_bridge_transports._http.lifespan import Mounted
 from a2a_bridge_transports._http.parameters import read_version
 
 #: first segments of HTTP+JSON paths and of documents, which are no tenants
@@ -69,6 +72,10 @@ class Mounts:
         self.options = options
         #: True while shutting down: the readiness probe fails and connections are not kept
         self.draining = False
+        #: the applications, in the order in which they start
+        self.applications: list[Mounted] = []
+        #: the requests that an application answers
+        self.answering: set[Answering] = set()
         self._exact: dict[str, Mapping[str, exchange.Handler]] = {}
         self._beside: set[str] = set()
         self._trees: list[tuple[str, exchange.Handler]] = []
@@ -124,6 +131,37 @@ class Mounts:
             raise ValueError(f"something is mounted below {prefix or '/'} already")
         self._trees.append((prefix, handler))
         self._trees.sort(key=lambda tree: -len(tree[0]))
+
+    def mount_application(
+        self, path: str, application: Application, reject: exchange.Reject = exchange.reject
+    ) -> None:
+        """Gives all requests below a path to an application of ASGI, which starts and ends with the host.
+        reject: the form of errors in its place. Raises ValueError if the tree is taken.
+        """
+        mounted = Mounted(canonical(path), application, reject)
+        self.mount_tree(path, mounted.handle)
+        self.applications.append(mounted)
+
+    async def start_applications(self) -> None:
+        """Raises RuntimeError if one does not start."""
+        for number, mounted in enumerate(self.applications):
+            try:
+                await mounted.start()
+            except BaseException:
+                for earlier in reversed(self.applications[:number]):
+                    await earlier.stop()
+                raise
+
+    async def stop_applications(self) -> None:
+        """Ends the applications in reverse order."""
+        for mounted in reversed(self.applications):
+            await mounted.stop()
+
+    def retire(self) -> None:
+        """Begins to drain: the readiness probe fails, and event streams of applications end."""
+        self.draining = True
+        for answering in list(self.answering):
+            answering.retire()
 
     def unmount_tree(self, path: str) -> None:
         """Stops serving below a path. Requests in progress keep their handler."""
@@ -242,14 +280,14 @@ async def _reject_path(request: exchange.Request) -> exchange.Reply:
 
 
 def _allow(allowed: list[str]) -> exchange.Handler:
-    async def answer(_request: exchange.Request) -> exchange.Reply | exchange.StreamReply:
+    async def answer(_request: exchange.Request) -> exchange.Answer:
         return exchange.Reply(204, (("Allow", ", ".join(allowed)),))
 
     return answer
 
 
 def _reject(allowed: list[str]) -> exchange.Handler:
-    async def answer(request: exchange.Request) -> exchange.Reply | exchange.StreamReply:
+    async def answer(request: exchange.Request) -> exchange.Answer:
         return exchange.reject_logged(request, exchange.not_allowed(allowed))
 
     return answer
@@ -342,7 +380,7 @@ class _Published:
 def _front(page: Document, otherwise: exchange.Handler) -> exchange.Handler:
     """The page at the root. otherwise: the handler for requests that want no page."""
 
-    async def answer(request: exchange.Request) -> exchange.Reply | exchange.StreamReply:
+    async def answer(request: exchange.Request) -> exchange.Answer:
         accepted = [one.partition(";")[0].strip() for one in request.headers.get("Accept", "").split(",")]
         if "text/html" not in accepted:
             return await otherwise(request)
@@ -389,6 +427,10 @@ class Site(Mounts):
         """Whether gRPC is possible; None for a host that is no ASGI application."""
         return getattr(self._host, "trailers", None)
 
+    def mount_application(self, *_: object) -> None:
+        """Raises ValueError: applications start and end with a host, and sites come and go."""
+        raise ValueError("an application is mounted at the host itself, not at one of its agents")
+
     async def start(self) -> None:
         """Waits for the start of the host. Everything is mounted by then."""
         await self._started()
@@ -418,16 +460,16 @@ class Site(Mounts):
         for name in self._site_names:
             self._host.names.pop(name, None)
 
-    async def _at_path(self, request: exchange.Request) -> exchange.Reply | exchange.StreamReply:
+    async def _at_path(self, request: exchange.Request) -> exchange.Answer:
         path = request.path[len(self.prefix) :] or "/"
         return await self._answer(_BelowRequest(request, path, self.prefix))
 
-    async def _at_name(self, request: exchange.Request) -> exchange.Reply | exchange.StreamReply:
+    async def _at_name(self, request: exchange.Request) -> exchange.Answer:
         if f"{request.path}/".startswith(f"{self.prefix}/"):
             return await self._at_path(request)
         return await self._answer(request)
 
-    async def _answer(self, request: exchange.Request) -> exchange.Reply | exchange.StreamReply:
+    async def _answer(self, request: exchange.Request) -> exchange.Answer:
         if not self._is_open and not request.path.endswith(("/livez", "/readyz")):
             error = A2AError(Reason.UNAVAILABLE, "the agent is not available", blame=Blame.SELF)
             return exchange.reject_logged(request, error)

@@ -127,6 +127,11 @@ class RequestParser:
         self.has_head = False
         self.complete = False
 
+    @property
+    def has_part(self) -> bool:
+        """Whether some of the body waits to be taken."""
+        return bool(self._body)
+
     def take_body(self) -> bytes:
         """The body as far as it has come. It is not kept here."""
         body, self._body = self._body, b""

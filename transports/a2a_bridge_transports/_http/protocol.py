@@ -18,31 +18,21 @@ import asyncio
 import contextvars
 import logging
 import socket
+import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
-from typing import Any, cast
-
-from multidict import CIMultiDict
+from typing import cast
 
 from a2a_bridge.bindings.binding import HostOptions
-from a2a_bridge.bindings.memory import HoldsInWork
+from a2a_bridge.bindings.memory import in_work
 from a2a_bridge.bindings.offload import SMALL
 from a2a_bridge.bindings.traffic import rejected_connections
-from a2a_bridge.core.errors import A2AError, Reason, request_too_large
-from a2a_bridge_transports._http.exchange import (
-    CLOSE,
-    CONTENT_ENCODING,
-    CONTINUE,
-    SLOWEST_BODY,
-    HttpStatusError,
-    body_too_slow,
-    reject,
-    response,
-)
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge_transports._http.exchange import CLOSE, HttpStatusError, reject, response
+from a2a_bridge_transports._http.incoming import READ_AHEAD, Incoming
 from a2a_bridge_transports._http.mounts import Mounts
-from a2a_bridge_transports._http.parameters import check_encoding
 from a2a_bridge_transports._http.parser import HeadTooLargeError, MalformedError, RequestParser
 
 _log = logging.getLogger("a2a_bridge.http")
@@ -57,131 +47,12 @@ UNREAD_AT_END = 2.0
 TLS_CLOSE = 30.0
 #: how long data of a rejected client is thrown away before the connection is closed (seconds)
 LINGER = 5.0
-#: bytes that are read ahead of the response, or of a handler that has not asked for the body
-READ_AHEAD = 64 * 1024
 #: the place of tcpi_bytes_acked in struct tcp_info of Linux; empty in systems before 4.1
 _BYTES_ACKED = slice(120, 128)
 #: pipelined requests that are answered before other connections have their turn
 TURN = 16
 #: bytes that are read of one connection before the others have their turn
 SHARE = 64 * 1024
-
-
-class Incoming(HoldsInWork):
-    """A request that is being answered, with its body. `__init__` of the subclass sets the members."""
-
-    __slots__ = (
-        "_arrived",
-        "_connection",
-        "_is_cut_off",
-        "_is_late",
-        "_patience",
-        "close",
-        "headers",
-        "stopping",
-        "task",
-        "version",
-    )
-
-    _connection: Connection
-    #: done when the handler need not wait for the body any more
-    _arrived: asyncio.Future[None] | None
-    _patience: float
-    _is_late: bool
-    _is_cut_off: bool
-    headers: CIMultiDict[str]
-    #: of HTTP, as RequestParser.version
-    version: str
-    #: True if the connection is closed after the response
-    close: bool
-    stopping: bool
-    #: the task that answers, once it has begun
-    task: asyncio.Task[Any] | None
-
-    async def answer(self) -> None:
-        """Writes the response, and calls `Connection.on_answered`."""
-        raise NotImplementedError
-
-    async def read(self) -> bytes:
-        """The body; see `Request.read`."""
-        if CONTENT_ENCODING in self.headers:
-            check_encoding(self.headers)
-        connection = self._connection
-        parser = connection.parser
-        if not parser.complete:
-            await self._rest()
-        if parser.size > connection.host.options.max_body:
-            raise self._too_large()
-        body = parser.take_body()
-        if len(body) > SMALL and not self._held:
-            self.hold(len(body))
-        return body
-
-    async def _rest(self) -> None:
-        """Waits until the body is complete. Raises A2AError if it is too large, too slow or malformed."""
-        connection = self._connection
-        parser, options = connection.parser, connection.host.options
-        if parser.size + parser.missing > options.max_body:
-            raise self._too_large()
-        if self.headers.get("Expect", "").lower() == "100-continue" and self.version != "1.0":
-            connection.write(CONTINUE)
-        loop = asyncio.get_running_loop()
-        self._patience = loop.time() + options.header_timeout
-        self._arrived = loop.create_future()
-        self.body_came()
-        connection.resume_reading()
-        try:
-            await self._arrived
-        finally:
-            self._arrived = None
-        if self._is_late:
-            self.close = True
-            raise body_too_slow()
-        if self._is_cut_off:
-            self.close = True
-            raise HttpStatusError(400, Reason.INVALID_REQUEST, "the body is not framed correctly")
-
-    def _too_large(self) -> A2AError:
-        self.close = True
-        return request_too_large(self._connection.host.options.max_body)
-
-    def body_came(self) -> None:
-        """More of the body is there, or all of it."""
-        connection = self._connection
-        parser = connection.parser
-        if self._arrived is None:
-            if parser.size > READ_AHEAD and not parser.complete:
-                connection.pause_reading()
-            return
-        self.hold(parser.size - self._held)
-        connection.deadline = self._patience + parser.size / SLOWEST_BODY
-        if parser.complete or self._is_cut_off or parser.size > connection.host.options.max_body:
-            self._wake()
-
-    def cut_off(self) -> None:
-        """The rest of the body is malformed."""
-        self._is_cut_off = True
-        self.body_came()
-
-    def body_is_late(self) -> None:
-        """The time for the rest of the body has passed."""
-        self._is_late = True
-        self._wake()
-
-    def _wake(self) -> None:
-        self._connection.deadline = inf
-        if self._arrived is not None and not self._arrived.done():
-            self._arrived.set_result(None)
-
-    def cancel(self) -> None:
-        """Ends the call because the client has left."""
-        if self.task is not None:
-            self.task.cancel()
-
-    def stop(self) -> None:
-        """Ends the call because the host stops; the handler tells the caller."""
-        self.stopping = True
-        self.cancel()
 
 
 class ConnectionHost(Mounts):
@@ -295,7 +166,7 @@ class Connection(asyncio.Protocol):
         self._ahead = b""
         self.parser.release()
         if self.request is not None:
-            self.request.cancel()
+            self.request.leave()
 
     def eof_received(self) -> None:
         """The client sends nothing more, and the transport closes when it has read the rest."""
@@ -449,14 +320,23 @@ class Connection(asyncio.Protocol):
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
 
-    async def drain(self) -> None:
-        """Waits until the client has read most of what has been written."""
-        if self.is_full and self.transport is not None:
-            self._writable = self._loop.create_future()
-            try:
-                await self._writable
-            finally:
-                self._writable = None
+    async def drain(self, sent: int | None = None) -> None:
+        """Waits until the client has read most of what has been written. sent: bytes of the last write of a
+        stream; what waits with them counts as in work meanwhile.
+        """
+        if not self.is_full or self.transport is None:
+            return
+        waiting = 0 if sent is None else self.transport.get_write_buffer_size()
+        if waiting > SMALL:
+            # The transport holds the data that it writes, and the source the event until the next one.
+            waiting = 2 * max(waiting, sent or 0)
+        in_work.add(waiting)
+        self._writable = self._loop.create_future()
+        try:
+            await self._writable
+        finally:
+            self._writable = None
+            in_work.add(-waiting)
 
     # ------------------------------------------------------------------ ends
 
@@ -527,6 +407,14 @@ class Connection(asyncio.Protocol):
         if transport is not None and not transport.is_closing():
             transport.close()
             self._watch_reader()
+
+    def reset(self) -> None:
+        """Closes the connection at once, so that its client gets an error instead of an end."""
+        opened = self.transport.get_extra_info("socket") if self.transport is not None else None
+        if opened is not None:
+            with suppress(OSError):
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.abort()
 
     def abort(self) -> None:
         """Closes the connection at once."""
