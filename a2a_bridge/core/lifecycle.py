@@ -4,6 +4,8 @@ Rules:
 1. Everything about transitions is in TRANSITIONS; docs and tests read the same table.
 2. Terminal states are final (spec 4.1.3); nothing returns to SUBMITTED; everything else is allowed.
 3. `advance` changes the task in place. Callers that need the previous state keep a copy.
+4. Protobuf frees the memory of replaced content with the whole message only. A task that lives long is copied
+   when its replaced content takes more memory than the rest (`renewed`); a snapshot makes a new task.
 """
 
 from __future__ import annotations
@@ -51,9 +53,13 @@ def check_transition(before: hub.TaskState, after: hub.TaskState) -> None:
 _FEW = 8
 
 
+#: bytes of replaced content for which no task is copied
+_REPLACED = 1 << 20
+
+
 class ArtifactIndex:
-    """The places of the artifacts of one task by id. Added artifacts are found without a call; after any
-    other change of the list, call `forget`.
+    """The places of the artifacts of one task by id, and how much content of it has been replaced. Added
+    artifacts are found without a call; after any other change of the list, call `forget`.
     """
 
     # Most tasks have few artifacts and need neither: no call makes them.
@@ -61,11 +67,14 @@ class ArtifactIndex:
     _places: dict[str, int] | None = None
     #: artifacts that the index has
     _count = 0
+    #: bytes of content that may be replaced until the task needs to be `renewed`; negative: it needs to
+    left = _REPLACED
 
     def forget(self) -> None:
         """Forgets all places: the list of artifacts was replaced."""
         self._places = None
         self._count = 0
+        self.left = _REPLACED
 
     def find(self, task: hub.Task, artifact_id: str) -> hub.Artifact | None:
         """The artifact of an id, the newest if there are several; None if there is none."""
@@ -81,6 +90,13 @@ class ArtifactIndex:
         self._count = count
         found = places.get(artifact_id)
         return None if found is None else artifacts[found]
+
+    def renewed(self, task: hub.Task) -> hub.Task:
+        """A copy of the task without the replaced content, to be used in its place."""
+        copy = hub.Task()
+        copy.CopyFrom(task)
+        self.left = max(_REPLACED, copy.ByteSize())
+        return copy
 
 
 def advance(
@@ -113,12 +129,13 @@ def advance(
     return state
 
 
-def fold(task: hub.Task, event: hub.StreamResponse, index: ArtifactIndex | None = None) -> None:
-    """Applies an event of a log to `task` in place; a snapshot replaces it. index: of the task, if more
-    events follow. Raises IllegalTransitionError.
+def fold(task: hub.Task, event: hub.StreamResponse, index: ArtifactIndex | None = None) -> hub.Task:
+    """The task after an event of a log: `task`, which is changed in place, or another one in its place. A
+    snapshot replaces it. index: of the task, if more events follow. Raises IllegalTransitionError.
     """
     which = event.WhichOneof("payload")
     if which == "task":
+        task = hub.Task()
         task.CopyFrom(event.task)
         if index is not None:
             index.forget()
@@ -126,6 +143,9 @@ def fold(task: hub.Task, event: hub.StreamResponse, index: ArtifactIndex | None 
         advance(task, event.status_update)
     elif which == "artifact_update":
         advance(task, event.artifact_update, index)
+        if index is not None and index.left < 0:
+            return index.renewed(task)
+    return task
 
 
 def join(task: hub.Task, message: hub.Message) -> None:
@@ -158,6 +178,8 @@ def add_artifact(
         artifacts.append(incoming)
         return
     if not event.append:
+        if index is not None:
+            index.left -= present.ByteSize()
         present.CopyFrom(incoming)
         return
     # One call into protobuf: copying member by member costs three times as much, for every chunk.

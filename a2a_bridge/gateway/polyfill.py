@@ -368,7 +368,7 @@ class StreamOnly:
                     update = getattr(event.message, which or "task")
                     task = hub.Task(id=getattr(update, "task_id", ""), context_id=update.context_id)
                 try:
-                    fold(task, event.message, index)
+                    task = fold(task, event.message, index)
                 except IllegalTransitionError as error:
                     raise A2AError(Reason.INVALID_AGENT_RESPONSE, str(error), blame=Blame.PEER) from error
         return cast("Res", _response_of(task, messages))

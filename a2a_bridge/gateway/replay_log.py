@@ -143,7 +143,7 @@ class ReplayLog(EventLog[Event]):
         try:
             index = ArtifactIndex()
             for event in self.events:
-                _fold(task, event, index)
+                task = _fold(task, event, index)
         except IllegalTransitionError:
             self.forget_task()
             return None
@@ -205,7 +205,7 @@ class ReplayLog(EventLog[Event]):
             self._owned = True
         try:
             for event in events:
-                _fold(self.task, event, self._index)
+                self.task = _fold(self.task, event, self._index)
         except IllegalTransitionError:
             self.forget_task()
             return
@@ -227,13 +227,14 @@ def unmark(task: hub.Task) -> None:
         task.ClearField("metadata")
 
 
-def _fold(task: hub.Task, event: Event, index: ArtifactIndex) -> None:
-    """Applies an event to a task in place. Raises IllegalTransitionError."""
+def _fold(task: hub.Task, event: Event, index: ArtifactIndex) -> hub.Task:
+    """The task after an event, as `fold` makes it. Raises IllegalTransitionError."""
     message = event.message
-    fold(task, message, index)
+    task = fold(task, message, index)
     which = message.WhichOneof("payload")
     if which == "task":
         unmark(task)
     elif which in ("status_update", "artifact_update"):
         # Only the agent counts: if this event has no number, the task has none either.
         task.generation = getattr(message, which).generation
+    return task

@@ -280,7 +280,7 @@ class LiveTask:
             ):
                 raise too_many_artifacts()
             add_artifact(task, artifact, index)
-            writer.append(change, task)
+            writer.append(change, self._renewed(index) if index.left < 0 else task)
             return
         if type(event) is hub.TaskStatusUpdateEvent:
             status = change.status_update
@@ -293,11 +293,21 @@ class LiveTask:
             own_task(snapshot, self.task_id, self.context_id, self._clock)
             if len(snapshot.artifacts) > MOST_ARTIFACTS:
                 raise too_many_artifacts()
-            self.state = advance_to(task, snapshot)
+            index = self._index = self._index or ArtifactIndex()
+            self.state = advance_to(task, snapshot, index)
             snapshot.CopyFrom(task)
+            if index.left < 0:
+                task = self._renewed(index)
         writer.append(change, task)
         if self.state in AT_REST:
             self._on_rest()
+
+    def _renewed(self, index: ArtifactIndex) -> hub.Task:
+        """A new working copy, which takes less memory."""
+        task, _ = self._writable()
+        self.task = task = index.renewed(task)
+        self._response = None  # it would keep the memory of the old one
+        return task
 
     def set_state(self, state: hub.TaskState) -> None:
         """Applies a status without a message. Raises what `apply` raises."""

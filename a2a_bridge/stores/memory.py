@@ -155,7 +155,7 @@ class MemoryStore:
         number, data = start
         task, index = hub.Task.FromString(data), ArtifactIndex()
         for event in log.after(number, sequence - number):
-            fold(task, event, index)
+            task = fold(task, event, index)
         return task
 
     async def orphans(self, _limit: int, /) -> Sequence[tuple[Scope, str]]:

@@ -429,7 +429,7 @@ def _fold(scope: Scope, task_id: str, row: TaskRow) -> hub.Task:
                 return task
             number += 1
             try:
-                fold(task, event, index)
+                task = fold(task, event, index)
             except IllegalTransitionError:
                 # Events were checked when they were written, perhaps by weaker rules.
                 task.status.CopyFrom(event.status_update.status)

@@ -2,11 +2,14 @@
 
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from types import FrameType
 from typing import Any, Self
 
-from a2a_bridge import connect
+import psutil
+import pytest
+
+from a2a_bridge import agent, connect
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.lifecycle import ArtifactIndex, advance_to, fold
@@ -53,10 +56,10 @@ def test_an_index_finds_what_a_search_finds() -> None:
                 names = [f"{number}-{one}" for one in range(len(expected))]
                 snapshot = working()
                 snapshot.artifacts.extend([piece(name).artifact_update.artifact for name in names])
-                fold(task, hub.StreamResponse(task=snapshot), index)
+                task = fold(task, hub.StreamResponse(task=snapshot), index)
                 expected = {name: ["x"] for name in names}
             name, append = f"{chance.randrange(30)}", chance.random() < 0.5
-            fold(task, piece(name, f"{number}", append=append), index)
+            task = fold(task, piece(name, f"{number}", append=append), index)
             expected[name] = [*(expected.get(name, []) if append else []), f"{number}"]
         found = {one.artifact_id: [part.text for part in one.parts] for one in task.artifacts}
         assert list(found.items()) == list(expected.items())
@@ -146,3 +149,53 @@ async def test_a_run_that_makes_too_many_artifacts_fails_its_task() -> None:
     assert (task.status.state, len(task.artifacts)) == (hub.TASK_STATE_FAILED, MOST_ARTIFACTS)
     assert len(task.artifacts[7].parts) == 2
     assert "more than 10000 artifacts" in task.status.message.parts[0].text
+
+
+#: replaced content, in bytes of one event and events
+LARGE_TEXT, REPLACED = "x" * 1_000_000, 200
+
+
+def resident() -> int:
+    """Bytes of this process."""
+    return int(psutil.Process().memory_info().rss)
+
+
+@pytest.mark.parametrize("snapshots", [False, True], ids=["artifacts", "snapshots"])
+async def test_replaced_content_of_a_running_task_takes_no_memory(snapshots: bool) -> None:
+    grown = 0
+
+    async def answer(run: Run) -> AsyncIterator[Any]:
+        nonlocal grown
+        yield run.status("working")
+        before = resident()
+        for number in range(REPLACED):
+            artifact = run.artifact(f"{number}{LARGE_TEXT}", artifact_id="a")
+            if not snapshots:
+                yield artifact
+                continue
+            task = working()
+            task.id, task.context_id = run.task_id, run.context_id
+            task.artifacts.append(artifact.artifact)
+            yield task
+        grown = resident() - before
+        yield run.status("completed")
+
+    async with connect(agent(answer)) as peer:
+        task = (await peer.send("x")).task
+    assert task is not None
+    assert task.artifacts[0].parts[0].text == f"{REPLACED - 1}{LARGE_TEXT}"
+    assert grown < REPLACED * len(LARGE_TEXT) / 3
+
+
+@pytest.mark.parametrize("snapshots", [False, True], ids=["artifacts", "snapshots"])
+def test_replaced_content_of_a_folded_task_takes_no_memory(snapshots: bool) -> None:
+    task, index, before = working(), ArtifactIndex(), resident()
+    for number in range(REPLACED):
+        event = piece("a", f"{number}{LARGE_TEXT}")
+        if snapshots:
+            whole = working()
+            whole.artifacts.append(event.artifact_update.artifact)
+            event = hub.StreamResponse(task=whole)
+        task = fold(task, event, index)
+    assert task.artifacts[0].parts[0].text == f"{REPLACED - 1}{LARGE_TEXT}"
+    assert resident() - before < REPLACED * len(LARGE_TEXT) / 3

@@ -331,7 +331,7 @@ class Turn:
         task = hub.Task()
         task.CopyFrom(self.before)
         for event in self.events[:count]:
-            fold(task, event)
+            task = fold(task, event)
         return task
 
     async def _get(self, _: Any) -> Any:
@@ -393,7 +393,7 @@ async def test_a_reader_has_what_the_agent_has(
             if event.message.HasField("status_update"):
                 read.status.CopyFrom(event.message.status_update.status)
             else:
-                fold(read, event.message)
+                read = fold(read, event.message)
     whole = turn.task_after(len(turn.events))
     assert list(read.artifacts) == list(whole.artifacts)
     assert read.status.state == whole.status.state

@@ -375,14 +375,14 @@ class Turn:
         before = text_of(self._task.status.message)
         if which == "task":
             parts = self._snapshot(event.task)
-            fold(self._task, event, self._index)
+            self._task = fold(self._task, event, self._index)
             text = self._progress()
             return Update(parts, text) if parts or text not in ("", before) else None
         if which == "artifact_update":
             parts = self._artifact(event.artifact_update)
-            fold(self._task, event, self._index)
+            self._task = fold(self._task, event, self._index)
             return Update(parts) if parts else None
-        fold(self._task, event)
+        self._task = fold(self._task, event)
         text = self._progress()
         return Update(progress=text) if text else None
 

@@ -198,7 +198,7 @@ class _Received:
         if which == "message":
             self.message = event.message
             return
-        fold(self.task, event, self._index)
+        self.task = fold(self.task, event, self._index)
         if not self.task.id and which is not None:
             update = getattr(event, which)
             self.task.id, self.task.context_id = update.task_id, update.context_id

@@ -362,7 +362,7 @@ def _fold(task: hub.Task | None, event: hub.StreamResponse, index: ArtifactIndex
     if task is None:
         task = hub.Task()
     try:
-        fold(task, event, index)
+        task = fold(task, event, index)
     except IllegalTransitionError:
         # The agent breaks the rules of states; what it says last counts.
         if event.WhichOneof("payload") == "status_update":

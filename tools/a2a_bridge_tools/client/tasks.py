@@ -323,7 +323,7 @@ async def _read_notifications(
     while task.status.state not in AT_REST:
         event = await arrived.get()
         try:
-            fold(task, event, index)
+            task = fold(task, event, index)
         except IllegalTransitionError as error:
             # Notifications may come twice, and in another order.
             print_message(f"note: a notification is out of order: {error}", "yellow")
