@@ -4,7 +4,9 @@ Rules:
 1. Labels are bounded sets. No id, principal or URL is a label, and no text that a caller or an agent chooses,
    except the name in the agent's card, which is cut.
 2. Existing counts are not kept here once more: gauges read them at each scrape (`Metrics.watch`).
-3. A server without `Metrics` has no middleware for them, and does not load prometheus-client.
+3. A scrape does not hold the event loop, however many agents there are: gauges are read a few at a time, and
+   the text is made in a thread.
+4. A server without `Metrics` has no middleware for them, and does not load prometheus-client.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ PREFIX = "a2a_bridge_"
 DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 #: seconds that the gauges of one source may take
 _PATIENCE = 2.0
+#: sources that are read in one turn of the event loop
+_BATCH = 50
 #: stands for operations that are not of A2A
 OTHER = "other"
 
@@ -80,8 +84,14 @@ class Metrics:
 
     async def refresh(self) -> None:
         """Reads all gauges anew. A source that fails or takes too long has none this time."""
-        found = await asyncio.gather(*(self._read(source) for source in self._sources))
-        self._gathered = merge(metric for metrics in found for metric in metrics)
+        reading = []
+        for number, source in enumerate(tuple(self._sources), 1):
+            reading.append(asyncio.create_task(self._read(source)))
+            if not number % _BATCH:
+                await asyncio.sleep(0)
+        found = await asyncio.gather(*reading)
+        metrics = [metric for each in found for metric in each]
+        self._gathered = await asyncio.to_thread(merge, metrics)
 
     async def exposition(self, accept: str = "") -> tuple[str, bytes]:
         """Content type and text for a scraper. accept: its header Accept."""
@@ -89,7 +99,7 @@ class Metrics:
         from prometheus_client.exposition import choose_encoder
 
         encode, kind = choose_encoder(accept)
-        return kind, encode(self.registry)
+        return kind, await asyncio.to_thread(encode, self.registry)
 
     async def _read(self, source: Gather) -> Sequence[Metric]:
         try:
@@ -117,7 +127,7 @@ def merge(metrics: Iterable[Metric]) -> list[Metric]:
     for metric in metrics:
         found.setdefault(metric.name, metric)
         labelled = samples.setdefault(metric.name, {})
-        labelled.update({(one.name, frozenset(one.labels.items())): one for one in metric.samples})
+        labelled.update({(one.name, *one.labels.values()): one for one in metric.samples})
     for name, metric in found.items():
         metric.samples = list(samples[name].values())
     return list(found.values())

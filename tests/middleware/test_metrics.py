@@ -1,6 +1,9 @@
 """Metrics: counted by outcome, in bounded labels, on both sides of the waist."""
 
 import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -182,6 +185,41 @@ async def test_a_registry_of_the_application_is_used_and_scrapers_choose_the_for
     kind, text = await metrics.exposition("application/openmetrics-text; version=1.0.0")
     assert kind.startswith("application/openmetrics-text")
     assert text.endswith(b"# EOF\n")
+
+
+async def test_a_scrape_of_many_agents_does_not_hold_the_loop() -> None:
+    turns = 0
+    read_in: list[int] = []
+    rendered_by: set[int] = set()
+
+    class Collector:
+        def collect(self) -> Iterable[Metric]:
+            rendered_by.add(threading.get_ident())
+            return []
+
+    async def source() -> list[Metric]:
+        read_in.append(turns)
+        return []
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    metrics = Metrics(CollectorRegistry())
+    metrics.registry.register(Collector())
+    rendered_by.clear()
+    for _ in range(500):
+        metrics.watch(source)
+    turning = asyncio.create_task(turn())
+    await metrics.exposition()
+    turning.cancel()
+    assert len(read_in) == 500
+    # The turn that begins a batch may see the end of the one before.
+    assert max(Counter(read_in).values()) <= 2 * 50
+    assert rendered_by
+    assert threading.get_ident() not in rendered_by
 
 
 def test_metrics_of_one_name_become_one() -> None:
