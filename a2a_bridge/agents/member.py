@@ -1,4 +1,4 @@
-"""One of several agents: as it is given to a server, while it is served, and as callers find it.
+"""One of several agents: as it is given to a server, and while it is served.
 
 Rules:
 1. An entry has the name of an agent, its options, and the way to open it. A member has its part of the hosts,
@@ -6,14 +6,13 @@ Rules:
 2. gRPC finds the agents behind a common address by tenant or host name. The tenant that names an agent ends
    here: the agent sees a call without it. Other tenants belong to the agent that is found otherwise.
 3. A host name counts where the server sees the authority of a call, which grpc.aio does not show.
-4. `GET /agents` and the AI Catalog list the agents.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,8 +23,6 @@ from a2a_bridge.app.serving import Server, Shared
 from a2a_bridge.bindings.binding import DialOptions, Host, ListenAddress
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.cards.build import host_of
-from a2a_bridge.cards.page import list_page
-from a2a_bridge.codec import dumps
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, invalid_params
 from a2a_bridge.core.operations import Req, Res
@@ -301,53 +298,6 @@ def _own_address(member: Member) -> str:
         return ""
     found = (one.url for one in member.server.card.supported_interfaces if one.protocol_binding == GRPC.name)
     return next(found, "")
-
-
-def render_catalogue(members: Iterable[Member], base_url: str) -> bytes:
-    """All agents, with their cards' URLs and whether they are available."""
-    return dumps({"agents": [_row(one, base_url) for one in members]})
-
-
-def catalogue(members: Iterable[Member], base_url: str) -> bytes:
-    """The AI Catalog (ai-catalog.io, 1.0): one entry for each available agent."""
-    found = [_entry(one, base_url) for one in members if one.server is not None]
-    return dumps({"specVersion": "1.0", "host": {"displayName": host_of(base_url)}, "entries": found})
-
-
-def front_page(members: Iterable[Member], base_url: str) -> bytes:
-    """The page for people at the root: the available agents, with their own pages."""
-    available = [one for one in members if one.server is not None]
-    cards = [(one.entry.name, one.server.card) for one in available if one.server is not None]
-    return list_page(
-        (card.name or name, card.description, f"{base_url}{PATH}/{name}/") for name, card in cards
-    )
-
-
-def _card_url(member: Member, base_url: str) -> str:
-    return f"{base_url}{PATH}/{member.entry.name}/.well-known/agent-card.json"
-
-
-def _row(member: Member, base_url: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": member.entry.name, "card": _card_url(member, base_url)}
-    if member.server is None:
-        return {**row, "state": "unavailable"}
-    card = member.server.card
-    return {**row, "state": "available", "displayName": card.name, "description": card.description}
-
-
-def _entry(member: Member, base_url: str) -> dict[str, Any]:
-    assert member.server is not None  # noqa: S101  for the type checker
-    card = member.server.card
-    entry: dict[str, Any] = {
-        "identifier": f"urn:air:{host_of(base_url)}:agent:{member.entry.name}",
-        "displayName": card.name,
-        "type": "application/a2a-agent-card+json",
-        "url": _card_url(member, base_url),
-        "description": card.description,
-        "version": card.version,
-        "tags": list(dict.fromkeys(tag for skill in card.skills for tag in skill.tags)),
-    }
-    return {name: value for name, value in entry.items() if value}
 
 
 def _without_tenant(call: Call[Req, Res]) -> Call[Req, Res]:

@@ -20,18 +20,8 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from a2a_bridge.agents.member import (
-    PATH,
-    SHARED,
-    AgentEntry,
-    Counted,
-    Directory,
-    GrpcPart,
-    Member,
-    catalogue,
-    front_page,
-    render_catalogue,
-)
+from a2a_bridge.agents.catalogue import Catalogue
+from a2a_bridge.agents.member import PATH, SHARED, AgentEntry, Counted, Directory, GrpcPart, Member
 from a2a_bridge.app.admin import admin_listener, announce
 from a2a_bridge.app.agent import opened_as
 from a2a_bridge.app.planning import ServeOptions
@@ -39,7 +29,6 @@ from a2a_bridge.app.runtime import Lifetime
 from a2a_bridge.app.serving import Shared, add_metrics
 from a2a_bridge.bindings.binding import (
     ApplicationHost,
-    DocumentHost,
     Host,
     HostOptions,
     ListenAddress,
@@ -48,7 +37,6 @@ from a2a_bridge.bindings.binding import (
     http_site,
 )
 from a2a_bridge.bindings.probing import ends_within
-from a2a_bridge.cards.resolve import CATALOG_PATH
 from a2a_bridge.core.errors import A2AError, Reason, cause_of
 from a2a_bridge.dialects import GRPC, KNOWN
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -106,10 +94,7 @@ class Agents:
                 self._grpc = find("GRPC").host(options.grpc, own)
         else:
             host.options = http
-        documents: DocumentHost = self._http
-        documents.publish(PATH, lambda base_url: render_catalogue(self._members.values(), base_url))
-        documents.publish(CATALOG_PATH, lambda base_url: catalogue(self._members.values(), base_url))
-        documents.front(lambda base_url: front_page(self._members.values(), base_url))
+        Catalogue(self._members).publish(self._http)
         dialects = [one for one in KNOWN if one.form(GRPC) is not None]
         if grpc:
             find("GRPC").mount(self._grpc, "", Directory(self._members), dialects)

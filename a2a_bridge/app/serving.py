@@ -150,6 +150,11 @@ class Server:
         """The card as a caller on this machine sees it."""
         return self._advertisement.card_with_tls()
 
+    @property
+    def described(self) -> hub.AgentCard:
+        """The card without addresses, to be read only; another object after each change of the card."""
+        return self._advertisement.described
+
     async def drain(self, grace: float) -> None:
         """Rejects new work; running calls get `grace` seconds, then end as UNAVAILABLE. May be repeated."""
         if self.draining:

@@ -273,6 +273,11 @@ class Advertisement:
         self._card_address = card_address
         self._documents.clear()
 
+    @property
+    def described(self) -> hub.AgentCard:
+        """The members of the card that are the same for all callers; another object after a change."""
+        return self._card
+
     def card(self, base_url: str = "") -> hub.AgentCard:
         """The card for a request to `base_url` (scheme, host, mount prefix)."""
         here = self._grpc_here is not None and self._grpc_here()

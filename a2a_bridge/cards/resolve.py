@@ -28,8 +28,9 @@ from a2a_bridge.dialects import KNOWN, V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import UNKNOWN, Profile, profiles
 
-#: the AI Catalog of an origin (ai-catalog.io, 1.0)
+#: the AI Catalog of an origin (ai-catalog.io, 1.0), and the types of its entries
 CATALOG_PATH = "/.well-known/ai-catalog.json"
+CARD_TYPE, CATALOG_TYPE = "application/a2a-agent-card+json", "application/ai-catalog+json"
 #: agents of a catalogue in the text of an error, and characters of the URL of one
 _SHOWN, _LONGEST = 5, 200
 _MAX_AGE = re.compile(r"(?:^|[,\s])max-age=(\d{1,9})")
@@ -146,7 +147,7 @@ class Resolver:
             async with QUESTIONS.at(origin):
                 reply = await self._fetch(f"{origin}{CATALOG_PATH}", {"accept": "application/json"})
             listed: Any = loads(reply.body) if reply.status == 200 else {}
-            found = [str(one["url"]) for one in listed["entries"]]
+            found = [str(one["url"]) for one in listed["entries"] if one["type"] == CARD_TYPE]
         except (A2AError, JsonSyntaxError, LookupError, TypeError):
             return ""
         own = [

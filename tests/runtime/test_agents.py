@@ -14,13 +14,15 @@ from a2a.client.card_resolver import A2ACardResolver
 from a2a.types import Message, Part, Role, SendMessageRequest
 
 from a2a_bridge import Agent, connect, interface, serve
-from a2a_bridge.agents import AgentEntry, Agents, hosted, remote, serve_agents, several
+from a2a_bridge.agents import AgentEntry, Agents, catalogue, hosted, remote, serve_agents, several
 from a2a_bridge.app.planning import EVERYTHING, VERSIONS, ServeOptions
 from a2a_bridge.app.serving import Shared
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cards.select import select
+from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Run
+from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE, until
 from tests.rejections import rejected
 from tests.runtime.scene import BINDINGS
@@ -210,6 +212,70 @@ async def test_the_catalogue() -> None:
     first = catalogue["entries"][0]
     assert first["identifier"] == "urn:air:127.0.0.1:agent:red"
     assert (first["type"], first["url"]) == ("application/a2a-agent-card+json", url)
+
+
+async def test_the_lists_have_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "PAGE", 2)
+    names = [f"a{number}" for number in range(5)]
+    async with serve_agents([entry(one) for one in names]) as server, httpx.AsyncClient() as http:
+
+        async def read(url: str) -> Any:
+            return (await http.get(url)).json()
+
+        page, listed = {"next": f"{base(server)}/agents"}, []
+        while "next" in page:
+            page = await read(page["next"])
+            listed.append([one["name"] for one in page["agents"]])
+        assert listed == [["a0", "a1"], ["a2", "a3"], ["a4"]]
+        first = (await read(f"{base(server)}/.well-known/ai-catalog.json"))["entries"]
+        parts = [one["url"] for one in first if one["type"] == "application/ai-catalog+json"]
+        entries = [*first, *[one for url in parts for one in (await read(url))["entries"]]]
+        assert [one["displayName"] for one in entries if "agent-card" in one["type"]] == [
+            one.title() for one in names
+        ]
+        assert len({one["identifier"] for one in entries}) == len(entries)
+        for page_number in ("0", "4", "x", "", "1" * 20):
+            for path in ("/agents", "/.well-known/ai-catalog.json"):
+                wrong = await http.get(f"{base(server)}{path}", params={"page": page_number})
+                assert (wrong.status_code, "page" in wrong.text) == (400, True)
+
+
+async def test_a_page_is_made_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(catalogue, "dumps", lambda tree: made.append(tree) or dumps(tree))
+    paths = ("/agents", "/.well-known/ai-catalog.json")
+    async with (
+        serve_agents([entry(f"a{number}") for number in range(20)]) as server,
+        httpx.AsyncClient(base_url=base(server)) as http,
+    ):
+        tags: dict[str, str] = {}
+
+        async def changed() -> bool:
+            """Whether both lists are other ones. The first reader makes them, and the others make none."""
+            del made[:]
+            known = dict(tags)
+            for path in paths * 3:
+                answer = await http.get(path, headers={"If-None-Match": known.get(path, "")})
+                tags[path] = answer.headers["ETag"]
+            assert len(made) in (0, len(paths))
+            return bool(made) and known != tags
+
+        assert await changed()
+        assert not await changed()
+        for path in paths:
+            assert (await http.get(path, headers={"If-None-Match": tags[path]})).status_code == 304
+        other = hub.AgentCard()
+        shown = server._members["a7"].server
+        assert shown is not None
+        other.CopyFrom(shown.card)
+        other.description = "is another one"
+        shown.replace_card(other)
+        assert await changed()
+        await server.remove("a3", 0.0)
+        assert await changed()
+        await server.add(entry("a3"))
+        assert await changed()
+        assert not await changed()
 
 
 async def test_the_root_of_several_agents_names_them_to_who_takes_it_for_one() -> None:

@@ -267,6 +267,19 @@ async def test_an_entry_of_a_catalog_gets_what_an_interface_of_a_card_gets() -> 
             assert all((KEY in one) is trusted for one in elsewhere.requests), elsewhere.requests
 
 
+async def test_an_agent_may_be_in_a_catalog_of_the_same_host_that_a_catalog_lists() -> None:
+    part = {"type": "application/ai-catalog+json", "identifier": "urn:x:part"}
+    async with site(NAMED) as near, site(FOREIGN) as far:
+        listed = {"type": CATALOG, "identifier": "urn:x:one", "url": f"{near.place}/one.json"}
+        parts = [{**part, "url": f"{one.place}/part.json"} for one in (far, near)]
+        near.documents["/.well-known/ai-catalog.json"] = {"entries": parts}
+        near.documents["/part.json"] = far.documents["/part.json"] = {"entries": [listed]}
+        near.documents["/one.json"] = card_at(near.place)
+        done = await command("card", "get", "-a", f"{near.place}#one")
+        assert done.code == 0, done.err
+        assert far.requests == []
+
+
 @pytest.mark.parametrize("url", ["http://169.254.169.254/latest", "http://[", 5, "file:///etc/passwd"])
 async def test_a_catalog_leads_to_no_place_that_is_never_an_agent(url: Any) -> None:
     async with site(NAMED) as near:

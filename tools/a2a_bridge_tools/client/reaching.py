@@ -8,7 +8,8 @@ Rules of references to agents (`--agent-card`):
    target as the other commands have it (`cli/target.py`). `reference` makes no connection.
 2. A catalog (ai-catalog.io, 1.0) lists agents with the URLs of their cards: `https://host#NAME`, or
    `https://host/.well-known/ai-catalog.json#NAME`. An entry is named by its identifier, by the last part of
-   the identifier, or by its display name. A catalog with one agent needs no name.
+   the identifier, or by its display name. A catalog with one agent needs no name. If the catalog does not
+   have it, catalogs of the same host that are entries of it are read.
 3. The user has named the host of the catalog, and not the hosts of its entries: an entry gets what an
    interface of a card at its address would get (`gateway/destinations.py`).
 """
@@ -33,11 +34,12 @@ import typer
 
 from a2a_bridge.app import runtime
 from a2a_bridge.app.peer import Peer
-from a2a_bridge.bindings.binding import DialOptions, http_fetch, names
+from a2a_bridge.bindings.binding import DialOptions, Fetch, http_fetch, names
 from a2a_bridge.bindings.frames import Frame
 from a2a_bridge.bindings.places import place_of
 from a2a_bridge.cards import Candidate, interface, select
 from a2a_bridge.cards.read import CardError
+from a2a_bridge.cards.resolve import CARD_TYPE, CATALOG_PATH, CATALOG_TYPE
 from a2a_bridge.cli.connect import (
     dial_options,
     found_at,
@@ -95,8 +97,8 @@ def _is_near(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-PATH = "/.well-known/ai-catalog.json"
-_CARD = "application/a2a-agent-card+json"
+#: catalogs in a catalog that are read
+_PARTS = 100
 
 
 def is_entry(target: Target) -> bool:
@@ -111,21 +113,20 @@ async def resolve_entry(target: Target, options: DialOptions) -> tuple[Target, D
     """The card of an entry, and the options to read it with. Raises CardError, and errors of a fetch."""
     place, fragment = urldefrag(target.place)
     if urlsplit(place).path in ("", "/"):
-        place = urljoin(place, PATH)
-    async with http_fetch(options) as fetch:
-        reply = await fetch(place, {"accept": "application/json"})
-    if reply.status != 200:
-        raise CardError(f"no catalog at {place}: it answered {reply.status}", absent=True)
-    try:
-        tree: Any = loads(reply.body)
-    except JsonSyntaxError as error:
-        raise CardError(f"the catalog at {place} is not JSON: {error}") from None
-    entries = tree.get("entries") if isinstance(tree, dict) else None
-    if not isinstance(entries, list):
-        raise CardError(f"the document at {place} is no catalog")
-    agents = [one for one in entries if isinstance(one, dict) and one.get("type") == _CARD]
+        place = urljoin(place, CATALOG_PATH)
     wanted = unquote(fragment)
-    found = [one for one in agents if not wanted or wanted in _names(one)]
+    async with http_fetch(options) as fetch:
+        entries = await _entries(fetch, place)
+        agents = [one for one in entries if one.get("type") == CARD_TYPE]
+        found = [one for one in agents if not wanted or wanted in _names(one)]
+        parts = [] if found else [one for one in entries if one.get("type") == CATALOG_TYPE]
+        for one in parts[:_PARTS]:
+            url = str(one.get("url"))
+            # Parts of this catalog only: the user has named no other host.
+            if place_of(url) == place_of(place):
+                more = [other for other in await _entries(fetch, url) if other.get("type") == CARD_TYPE]
+                agents += more
+                found += [other for other in more if not wanted or wanted in _names(other)]
     if len(found) != 1 or not isinstance(found[0].get("url"), str):
         known = ", ".join(str(one.get("displayName") or one.get("identifier")) for one in agents)
         text = f"the catalog at {place} has {len(found)} agents named {wanted!r}; it has: {known or 'none'}"
@@ -138,6 +139,21 @@ async def resolve_entry(target: Target, options: DialOptions) -> tuple[Target, D
     if vetted.rejection:
         raise CardError(f"the catalog leads to {url}, {vetted.rejection}; name that URL yourself")
     return Target(TargetKind.URL, url), options_for(vetted.candidate, options)
+
+
+async def _entries(fetch: Fetch, place: str) -> list[dict[str, Any]]:
+    """The entries of a catalog. Raises CardError, and errors of a fetch."""
+    reply = await fetch(place, {"accept": "application/json"})
+    if reply.status != 200:
+        raise CardError(f"no catalog at {place}: it answered {reply.status}", absent=True)
+    try:
+        tree: Any = loads(reply.body)
+    except JsonSyntaxError as error:
+        raise CardError(f"the catalog at {place} is not JSON: {error}") from None
+    entries = tree.get("entries") if isinstance(tree, dict) else None
+    if not isinstance(entries, list):
+        raise CardError(f"the document at {place} is no catalog")
+    return [one for one in entries if isinstance(one, dict)]
 
 
 def _names(entry: Any) -> Iterator[str]:
