@@ -188,6 +188,12 @@ async def test_no_connection_is_refused_during_reloads(
                 said = await tried(card(supported_interfaces=[interface(binding, place)]))
                 called += said.startswith("w")
 
+        async def reading() -> None:
+            """The log: a process whose pipe is full stands still."""
+            assert running.process.stderr is not None
+            while not is_over.is_set():
+                await running.process.stderr.read(1 << 16)
+
         async def editing() -> None:
             try:
                 for edit in range(EDITS):
@@ -202,7 +208,8 @@ async def test_no_connection_is_refused_during_reloads(
         say(target, "WORD = 'w'\n")
         await until("w", running.grpc)
         async with asyncio.TaskGroup() as group:
-            group.create_task(editing())
+            reader = group.create_task(reading())
+            group.create_task(editing()).add_done_callback(lambda _: reader.cancel())
             for place in places:
                 group.create_task(connecting(place))
             for binding in ("JSONRPC", "HTTP+JSON"):

@@ -10,6 +10,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from itertools import count
 from math import inf
 from typing import Any
 
@@ -25,7 +26,7 @@ from a2a_bridge_transports._http import host as host_module
 from a2a_bridge_transports._http import host as http_host
 from a2a_bridge_transports._http.host import HttpHost
 from a2a_bridge_transports._http.protocol import SHARE, Connection
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.transports.http_peer import http
 from tests.transports.http_scene import (
     BINDINGS,
@@ -256,6 +257,51 @@ async def test_a_connection_that_comes_just_before_the_listener_is_closed_is_ans
         writer.close()
         async with asyncio.timeout(PATIENCE):
             await draining
+
+
+async def test_draining_waits_for_a_request_while_the_clock_runs_and_the_process_stands_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each time that the host looks at the clock, a second has passed."""
+    clock, first = count(), b"POST / HTTP/1.1\r\n"
+    message = request("POST", "/", rpc())
+    rest = [message.removeprefix(first)]
+    assert rest != [message]
+    async with hosting(Scripted(), options=HostOptions(drain_window=0, header_timeout=1e6)) as host:
+        reader, writer = await asyncio.open_connection(host.address.host, host.address.port)
+        writer.write(first)
+        await until(lambda: any(not one.is_idle for one in host.connections))
+        hurry = Connection.hurry
+
+        def complete(connection: Connection) -> None:
+            if rest:
+                writer.write(rest.pop())
+            hurry(connection)
+
+        monkeypatch.setattr(Connection, "hurry", complete)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        monkeypatch.setattr(loop, "time", lambda: begun + next(clock))
+        await host.drain(inf)
+        assert (await Wire(reader, writer).answer()).status == 200
+        monkeypatch.undo()
+        writer.close()
+
+
+async def test_a_look_for_late_connections_that_is_late_itself_reads_first() -> None:
+    async with hosting(Scripted()) as host, wire(host) as connection:
+        connection.send(b"GET /livez HTTP/1.1\r\n")
+        await until(lambda: any(one.deadline < inf for one in host.connections))
+        [held] = host.connections
+        held.deadline = 0.0
+        host._sweep_late(asyncio.get_running_loop().time() - 60)
+        connection.send(b"Host: x\r\n\r\n")
+        assert (await connection.answer()).status == 200
+        connection.send(b"GET /livez HTTP/1.1\r\n")
+        await until(lambda: held.deadline < inf)
+        held.deadline = 0.0
+        host._sweep_late()
+        assert await connection.ended()
 
 
 async def test_connections_that_a_successor_accepts_are_left_to_it() -> None:

@@ -54,8 +54,10 @@ _log = logging.getLogger("a2a_bridge.http")
 
 #: seconds that the listener stays open while the host drains, unless HostOptions.drain_window says otherwise
 DRAIN_WINDOW = 0.5
-#: seconds for connections with an incomplete request after that
+#: seconds for connections with an incomplete request after that, in steps of _STEP. Steps count, and not the
+#: clock, which goes on while a busy machine lets this process stand still and read nothing
 LINGER = 0.5
+_STEP = 0.05
 #: seconds for clients to read their last response
 LAST_WORDS = 1.0
 #: how long asyncio waits for the end of a TLS connection (seconds): no less than a slow client needs to read
@@ -130,17 +132,18 @@ class HttpHost(ConnectionHost):
         end = loop.time() + grace
         await self._let_go(end)
         await self._accept_last(listener)
-        linger = loop.time() + LINGER
+        lingered = 0.0
         while self.connections or self.answering:
             now = loop.time()
             if now >= end:
                 break
             for connection in list(self.connections):
-                if connection.is_idle or (connection.request is None and now >= linger):
+                if connection.is_idle or (connection.request is None and lingered >= LINGER):
                     connection.close()
                 connection.hurry()
                 connection.end_late(now)
-            await asyncio.sleep(min(0.05, end - now))
+            await asyncio.sleep(min(_STEP, end - now))
+            lingered += _STEP
         self._is_closed = True
         if self._sweep is not None:
             self._sweep.cancel()

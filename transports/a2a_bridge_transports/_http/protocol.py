@@ -47,6 +47,8 @@ UNREAD_AT_END = 2.0
 TLS_CLOSE = 30.0
 #: how long data of a rejected client is thrown away before the connection is closed (seconds)
 LINGER = 5.0
+#: seconds that a look for late connections may itself be late, and that it waits then
+_STALL, _CATCH_UP = 0.5, 0.1
 #: the place of tcpi_bytes_acked in struct tcp_info of Linux; empty in systems before 4.1
 _BYTES_ACKED = slice(120, 128)
 #: pipelined requests that are answered before other connections have their turn
@@ -81,12 +83,18 @@ class ConnectionHost(Mounts):
         self._is_full = full
         return not full
 
-    def _sweep_late(self) -> None:
-        """Looks for connections whose deadline has passed; reschedules itself."""
+    def _sweep_late(self, due: float = inf) -> None:
+        """Looks for connections whose deadline has passed; reschedules itself. due: when it was to run. If it
+        runs much later, this process has stood still: what clients have sent meanwhile is read first.
+        """
         loop = asyncio.get_running_loop()
-        # First, so that an error in one connection does not end the sweep for the others.
-        self._sweep = loop.call_later(min(self.options.header_timeout, KEEP_CONNECTION) / 4, self._sweep_late)
         now = loop.time()
+        if now - due > _STALL:
+            self._sweep = loop.call_later(_CATCH_UP, self._sweep_late)
+            return
+        # First, so that an error in one connection does not end the sweep for the others.
+        period = min(self.options.header_timeout, KEEP_CONNECTION) / 4
+        self._sweep = loop.call_later(period, self._sweep_late, now + period)
         for connection in list(self.connections):
             connection.end_late(now)
 
