@@ -187,7 +187,7 @@ class Resolver:
         reply = replace(reply, body=await self._check_body(body, location))
         card = parse_bytes(reply.body, location)
         members: Any = loads(reply.body)  # an object: it is a card
-        profile = profiles().agent(reply.headers, frozenset(members))
+        profile = profiles().agent(reply.headers, members)
         if "no-store" in reply.headers.get("cache-control", "").lower():
             self._entries.pop(location, None)
             return card, profile

@@ -323,7 +323,9 @@ class Contexts:
                 return cast("Res", _settled(call.request, answer))
             return answer
         request: Any = call.request
-        completed: Call[Req, Res] = await self._complete(call) if request.message.task_id else call
+        completed: Call[Req, Res] = call
+        if request.message.task_id or request.configuration.return_immediately:
+            completed = await self._complete(call)
         response = await self._service.unary(completed)
         sent: Any = response
         if (
@@ -350,7 +352,11 @@ class Contexts:
         return stream
 
     async def _complete(self, call: Call[Any, Any]) -> Call[Any, Any]:
-        """The call with the context id of its message's task, if it lacks one and the id can be found."""
+        """The call with the context id of its message's task, if it lacks one and the id can be found, and as
+        an agent that does not wait reads it.
+        """
+        if self._early is not None:
+            call = self._early.adapt(call)
         message = call.request.message
         if not message.task_id or message.context_id:
             return call

@@ -7,7 +7,8 @@ Rules:
 1. The agent is asked for the task until it rests, or until the time of the call is nearly over: then the
    caller gets the task as it is.
 2. An error of GetTask ends the wait, and is not the caller's.
-3. For another agent, the first such answer is logged with what to do: the task may work for days.
+3. The agent does not get `returnImmediately`: a2a-java 1.0.0.Alpha3 rejects each message that has it.
+4. For another agent, the first such answer is logged with what to do: the task may work for days.
 """
 
 from __future__ import annotations
@@ -42,6 +43,15 @@ class EarlyAnswers:
         self._waits = waits
         self._limit = limit
         self._is_logged = False
+
+    def adapt(self, call: Call[Any, Any]) -> Call[Any, Any]:
+        """The call for an agent that never waits, without `returnImmediately`."""
+        if not self._waits or not call.request.configuration.return_immediately:
+            return call
+        request = hub.SendMessageRequest()
+        request.CopyFrom(call.request)
+        request.configuration.ClearField("return_immediately")
+        return Call(call.operation, request, call.context)
 
     async def wait(self, call: Call[Any, Any], response: hub.SendMessageResponse) -> hub.SendMessageResponse:
         """The response with its task at rest, if it rests in time."""

@@ -8,7 +8,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Literal
@@ -133,12 +133,17 @@ class AgentSigns:
     members: frozenset[str] = frozenset()
     #: members that the card does not have
     lacks: frozenset[str] = frozenset()
+    #: the first members of the card, in this order
+    begins: tuple[str, ...] = ()
 
-    def match(self, headers: Mapping[str, str], members: frozenset[str]) -> bool:
-        """Whether a response with these headers, and a card with these members, has the signs."""
+    def match(self, headers: Mapping[str, str], members: Collection[str]) -> bool:
+        """Whether a response with these headers, and a card with these members in their order, has the
+        signs.
+        """
         return (
-            self.members <= members
+            self.members.issubset(members)
             and self.lacks.isdisjoint(members)
+            and tuple(members)[: len(self.begins)] == self.begins
             and all(
                 name in headers and headers[name].startswith(start) for name, start in self.headers.items()
             )

@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import EntryPoint, entry_points
 
 from a2a_bridge.extensions import BrokenExtensionError, load
@@ -104,6 +104,15 @@ PROFILES: tuple[Profile, ...] = (
     Profile(
         "fasta2a-2",
         "fasta2a 2, which serves agents of pydantic-ai 2",
+        # 2.1.1, fasta2a/applications.py:108. No SDK writes its cards in this order.
+        agents=(
+            AgentSigns(
+                begins=(
+                    *("name", "description", "version", "supportedInterfaces", "skills"),
+                    *("defaultInputModes", "defaultOutputModes", "capabilities"),
+                )
+            ),
+        ),
         quirks=Quirks(answers_early=True),
         evidence={"answers_early": Evidence("2.1.1, fasta2a/task_manager.py:149")},
     ),
@@ -261,8 +270,10 @@ class Profiles:
         self._found[key] = found
         return found
 
-    def agent(self, headers: Mapping[str, str], members: frozenset[str]) -> Profile:
-        """The profile of an agent. headers: of the response that holds its card; members: of that card."""
+    def agent(self, headers: Mapping[str, str], members: Collection[str]) -> Profile:
+        """The profile of an agent. headers: of the response that holds its card; members: of that card, in
+        their order.
+        """
         return next(
             (one for one in self.all if any(signs.match(headers, members) for signs in one.agents)),
             UNKNOWN,

@@ -71,7 +71,6 @@ def test_callers_are_recognised(agent: str | None, declared: str | None, name: s
 def test_every_profile_is_recognised_or_can_be_named() -> None:
     # These call or answer as others do, and are named by `check` or by the operator.
     assert [one.name for one in PROFILES if not (one.callers or one.agents)] == [
-        "fasta2a-2",
         "google-adk-2",
         "a2a-java-1-alpha",
     ]
@@ -86,6 +85,11 @@ def test_every_profile_is_recognised_or_can_be_named() -> None:
 def test_agents_are_recognised_by_the_answer_that_holds_their_card() -> None:
     assert TABLE.agent({"x-powered-by": "Express"}, frozenset()).name == "a2a-js-0.3"
     assert TABLE.agent({"server": "uvicorn"}, frozenset({"url"})) is UNKNOWN
+    fasta2a = ["name", "description", "version", "supportedInterfaces", "skills"]
+    fasta2a += ["defaultInputModes", "defaultOutputModes", "capabilities"]
+    assert TABLE.agent({}, [*fasta2a, "provider"]).name == "fasta2a-2"
+    assert TABLE.agent({}, sorted(fasta2a)) is UNKNOWN
+    assert TABLE.agent({}, fasta2a[:-1]) is UNKNOWN
     signs = AgentSigns(members=frozenset({"acme"}), lacks=frozenset({"supportedInterfaces"}))
     table = Profiles((Profile("own", "mine", agents=(signs,)),))
     assert table.agent({}, frozenset({"acme", "url"})).name == "own"
