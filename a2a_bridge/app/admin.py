@@ -299,11 +299,14 @@ async def _outbox(name: str, outbox: Outbox) -> list[Metric]:
 def _upstream(name: str, upstreams: Failover) -> list[Metric]:
     found: dict[tuple[str, ...], float] = {}
     paused: dict[tuple[str, ...], float] = {}
+    waiting: dict[tuple[str, ...], float] = {}
     for number, upstream in enumerate(upstreams.upstreams, 1):
         reachable = upstream.health.reachable
+        interface = upstream.candidate.interface
+        key = (name, str(number), interface.protocol_binding, upstream.candidate.dialect.version)
+        if reachable is not None or upstream.waiting:
+            waiting[key] = float(upstream.waiting)
         if reachable is not None:
-            interface = upstream.candidate.interface
-            key = (name, str(number), interface.protocol_binding, upstream.candidate.dialect.version)
             found[key] = float(reachable)
             paused[key] = float(upstreams.is_paused(upstream))
     labels = ("agent", "interface", "binding", "version")
@@ -318,6 +321,12 @@ def _upstream(name: str, upstreams: Failover) -> list[Metric]:
             "upstream_circuit_open",
             "1 while this interface gets no calls because it failed several times in a row.",
             paused,
+            labels,
+        ),
+        _gauge(
+            "upstream_waiting_calls",
+            "Calls and streams that have no response of the agent at this interface yet.",
+            waiting,
             labels,
         ),
         _counter(

@@ -143,6 +143,11 @@ class Upstream:
         return self._running + len(self._streams)
 
     @property
+    def waiting(self) -> int:
+        """The calls and the streams that have no response of the agent yet."""
+        return self._running
+
+    @property
     def is_busy(self) -> bool:
         """Whether a call or a stream is running."""
         # The frame of a generator that has ended is gone.

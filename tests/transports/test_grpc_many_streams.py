@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+import pytest
 
 from a2a_bridge.bindings.binding import DialOptions, find
 from a2a_bridge.cards import interface
@@ -16,8 +17,9 @@ from a2a_bridge.core.errors import Reason
 from a2a_bridge.core.service import Service
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_transports.grpc import client
 from a2a_bridge_transports.grpc.client import MOST_CALLS
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.rejections import rejected
 
 WORKING = hub.TaskStatus(state=hub.TASK_STATE_WORKING)
@@ -78,6 +80,25 @@ async def test_calls_do_not_wait_behind_streams() -> None:
         # The places of ended calls are used again.
         async with streaming(service, 3 * MOST_CALLS):
             assert (await get_task(service)).id == "t"
+
+
+async def test_further_connections_that_are_idle_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "IDLE", 0.05)
+    async with (
+        agent() as url,
+        find("GRPC").dial(interface("GRPC", url), V1_0, DialOptions(timeout=LIMIT)) as service,
+    ):
+        further: list[Any] = service._further
+        async with streaming(service, 3 * MOST_CALLS):
+            kept = list(further)
+            assert len(kept) == 2
+        await until(lambda: not further)
+        assert all(one._channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN for one in kept)
+        # More are made again when they are needed, and stay for as long as they have calls.
+        async with streaming(service, 2 * MOST_CALLS):
+            assert (await get_task(service)).id == "t"
+            await until(lambda: len(further) == 1)
+            assert further[0]._running == MOST_CALLS
 
 
 async def test_beyond_the_limit_a_call_is_rejected_at_once() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,10 +15,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from a2a_bridge.bindings.binding import DialOptions, Resolve, mark_unconnected, unconnected_error
+from a2a_bridge.bindings.binding import DialOptions, mark_unconnected, unconnected_error
 from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.bindings.offload import SMALL, run
-from a2a_bridge.bindings.places import place_name
 from a2a_bridge.bindings.probing import within
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
@@ -50,6 +49,7 @@ from a2a_bridge_transports._http.rows import (
     without,
 )
 from a2a_bridge_transports.grpc.channel import Keepalive, arguments_of, credentials_of, observe_frames
+from a2a_bridge_transports.grpc.redialling import Redialled
 from a2a_bridge_transports.grpc.wire import (
     Pairs,
     begins_with_gap,
@@ -108,11 +108,11 @@ def dial(
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Service]:
-        client: _Client | _Redialled
+        client: _Client | Redialled
         if checked is None or options.resolve is None:
             client = made(target.name)
         else:
-            client = _Redialled(options.resolve, checked.host, checked.port, made)
+            client = Redialled(options.resolve, checked.host, checked.port, made)
         try:
             yield client
         finally:
@@ -135,6 +135,8 @@ class _Place:
 #: gRPC lets further calls wait without a sign. A server still counts calls that this side has just cancelled,
 #: and one place is for `Keepalive`
 MOST_CALLS = 50
+#: seconds after its last call until a further connection is closed
+IDLE = 60.0
 
 
 class _Client:
@@ -155,6 +157,12 @@ class _Client:
     ) -> None:
         self._another = another
         self._further: list[_Client] = []
+        #: looks whether a further connection without calls is still idle; closes it
+        self._looks: dict[_Client, asyncio.TimerHandle] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        #: called when the last call has ended
+        self.on_idle: Callable[[], None] | None = None
+        self._last_used = 0.0
         self._channel = channel
         self._place = place
         self._dialect = dialect
@@ -190,14 +198,17 @@ class _Client:
     async def close(self) -> None:
         """Ends running calls and closes the connection."""
         self._closed = True
+        for look in self._looks.values():
+            look.cancel()
         for one in self._further:
             await one.close()
+        await asyncio.gather(*self._closing)
         await self._keepalive.close()
         await self._channel.close()
 
     async def finish(self) -> None:
         """Closes the connection when the running calls have ended. There must be no further ones."""
-        for one in self._further:
+        for one in tuple(self._further):
             await one.finish()
         if self._running:
             self._idle = asyncio.Event()
@@ -223,8 +234,40 @@ class _Client:
                 " (--max-upstream-connections)"
             )
             raise A2AError(Reason.RESOURCE_EXHAUSTED, text, blame=Blame.SELF, retry_after=1.0)
-        self._further.append(self._another())
-        return self._further[-1]
+        one = self._another()
+        one.on_idle = partial(self._look_later, one)
+        self._further.append(one)
+        return one
+
+    def _end_call(self) -> None:
+        """Counts the end of a call."""
+        self._running -= 1
+        if self._running:
+            return
+        if self._idle is not None:
+            self._idle.set()
+        if self.on_idle is not None:
+            self._last_used = time.monotonic()
+            self.on_idle()
+
+    def _look_later(self, one: _Client, seconds: float | None = None) -> None:
+        """Closes a further connection if it has no call until then. seconds: None for `IDLE`."""
+        if not self._closed and one not in self._looks:
+            pause = IDLE if seconds is None else seconds
+            self._looks[one] = asyncio.get_running_loop().call_later(pause, self._close_idle, one)
+
+    def _close_idle(self, one: _Client) -> None:
+        del self._looks[one]
+        left = one._last_used + IDLE - time.monotonic()
+        if one._running:
+            return  # it looks again at the end of its calls
+        if left > 0:
+            self._look_later(one, left)
+            return
+        self._further.remove(one)
+        closing = asyncio.create_task(one.close(), name="close an idle connection")
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
         if self._running >= MOST_CALLS:
@@ -244,9 +287,7 @@ class _Client:
             raise self._cut_off(error, rpc) from None
         finally:
             del rpc  # see `_error_of`
-            self._running -= 1
-            if self._idle is not None and not self._running:
-                self._idle.set()
+            self._end_call()
         if received and (found := reply_parameters(received, self._dialect)):
             take_parameters(call, found, log)
         if answer is None:  # the status is OK, and there is no whole message before it
@@ -319,9 +360,7 @@ class _Client:
                 keepalive.leave(rpc)
                 rpc.cancel()
             del rpc, read  # see `_error_of`
-            self._running -= 1
-            if self._idle is not None and not self._running:
-                self._idle.set()
+            self._end_call()
 
     async def _large(self, row: Row[str, bytes], call: Call[Any, Any], answer: bytes) -> Any:
         """The message of a response that may take long to parse."""
@@ -428,107 +467,6 @@ class _Client:
             text = f"no sign of life from the agent for {self._options.idle_timeout:g} s"
             return A2AError(Reason.UNAVAILABLE, text, blame=Blame.PEER)
         return A2AError(Reason.UNAVAILABLE, "the client was closed", blame=Blame.SELF)
-
-
-class _Redialled:
-    """Implements Service. make: creates a client for a target that consists of addresses.
-
-    gRPC resolves names for each connection, and accepts no custom resolver. So the channel gets addresses
-    instead of the name; the name is only used for `:authority` and for the certificate check. After a failure
-    to connect, the next call resolves again, and gets a new channel if the addresses have changed. Calls that
-    run on the former channel end there: they may still get a connection, or have one that only accepts no
-    further calls.
-    """
-
-    def __init__(self, resolve: Resolve, host: str, port: int, make: Callable[[str], _Client]) -> None:
-        self._resolve = resolve
-        self._host, self._port = host, port
-        self._make = make
-        self._client: _Client | None = None
-        #: the clients for former addresses, and what waits for the end of their calls
-        self._former: dict[asyncio.Task[None], _Client] = {}
-        self._target = ""
-        self._stale = True
-        self._closed = False
-        self._dialling = asyncio.Lock()
-
-    async def unary(self, call: Call[Req, Res], /) -> Res:
-        client = await self._current()
-        try:
-            return await client.unary(call)
-        except A2AError as error:
-            self._learn(client, error)
-            raise
-
-    def stream(self, call: Call[Any, Any], /) -> Events:
-        return HandedOver(partial(self._open_stream, call))
-
-    async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
-        client = await self._current()
-        try:
-            return await open_stream(client.stream(call))
-        except A2AError as error:
-            self._learn(client, error)
-            raise
-
-    async def close(self) -> None:
-        """Closes the connections. Calls that wait for addresses dial none."""
-        self._closed = True
-        for waiting, former in tuple(self._former.items()):
-            waiting.cancel()
-            await former.close()
-        if self._client is not None:
-            await self._client.close()
-
-    def _learn(self, client: _Client, error: A2AError) -> None:
-        if client is self._client and error.metadata.get("phase") == "connect":
-            self._stale = True
-
-    def _leave(self, client: _Client) -> None:
-        task = asyncio.create_task(client.finish(), name="a2a former connection")
-        self._former[task] = client
-        task.add_done_callback(self._former.pop)
-
-    async def _current(self) -> _Client:
-        """The client for the present addresses. Raises UNAVAILABLE, and the errors of `resolve`."""
-        if self._client is not None and not self._stale:
-            return self._client
-        with unsent():
-            return await self._redial()
-
-    async def _redial(self) -> _Client:
-        async with self._dialling:
-            if self._client is None or self._stale:
-                target = await self._check()
-                if self._closed:
-                    raise closed_error()
-                if target != self._target or self._client is None:
-                    former, self._client, self._target = self._client, self._make(target), target
-                    if former is not None:
-                        self._leave(former)
-                self._stale = False
-            return self._client
-
-    async def _check(self) -> str:
-        try:
-            addresses = await self._resolve(self._host, self._port)
-        except OSError:
-            addresses = []
-        if not addresses:
-            raise A2AError(
-                Reason.UNAVAILABLE,
-                f"no address of {self._host} is known",
-                metadata={"phase": "connect"},
-                blame=Blame.PEER,
-            )
-        return _target_with(addresses, self._port)
-
-
-def _target_with(addresses: Sequence[str], port: int) -> str:
-    """All addresses of the first one's family: a target has a single family."""
-    family = "ipv6" if ":" in addresses[0] else "ipv4"
-    places = [place_name(text, port) for text in addresses if (":" in text) == (family == "ipv6")]
-    return f"{family}:{','.join(places)}"
 
 
 def _write(row: Row[str, bytes], request: Any, context: CallContext) -> bytes:

@@ -1,0 +1,97 @@
+"""An agent whose HTTP/2 server takes 100 streams of a connection: calls of anybody are answered behind any number of
+open streams, through a gateway and in a client of the library.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from aiohttp import ClientSession
+
+from a2a_bridge import connect, interface
+from a2a_bridge.app.planning import ServeOptions
+from a2a_bridge.app.runtime import serve_gateway
+from a2a_bridge.app.serving import Server, serve_service
+from a2a_bridge.bindings.binding import HostOptions, ListenAddress, names
+from a2a_bridge.cards import select
+from a2a_bridge.core.call import Call
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import Probe, answering
+from tests.gateway.test_gateway import card
+from tests.patience import PATIENCE, until
+
+WORKING = hub.TaskStatus(state=hub.TASK_STATE_WORKING)
+
+
+async def begun(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+    """A task of its own, that goes on."""
+    yield hub.StreamResponse(task=hub.Task(id=str(uuid4()), context_id="c", status=WORKING))
+    await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def agent(probe: Probe) -> AsyncIterator[Server]:
+    probe.on_unary = answering(hub.Task(id="t", context_id="c", status=WORKING))
+    options = ServeOptions(host=HostOptions(max_connection_streams=100), grace=0)
+    async with serve_service(probe, card(), [interface("GRPC")], options) as server:
+        yield server
+
+
+@asynccontextmanager
+async def gateway(server: Server) -> AsyncIterator[Server]:
+    options = ServeOptions(admin=ListenAddress(), grace=0)
+    served = [interface("JSONRPC"), interface("GRPC")]
+    candidates = select(server.card, known=names())
+    async with serve_gateway(server.card, candidates, served, options) as between:
+        yield between
+
+
+@pytest.mark.parametrize("count", [120, 1050])
+@pytest.mark.parametrize("behind", [True, False], ids=["gateway", "connect"])
+async def test_calls_are_answered_behind_open_streams(behind: bool, count: int) -> None:
+    probe = Probe()
+    probe.on_stream = begun
+    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE):
+        server = await stack.enter_async_context(agent(probe))
+        if behind:
+            server = await stack.enter_async_context(gateway(server))
+        peer = await stack.enter_async_context(connect(server.card, binding="GRPC"))
+        streams = [await stack.enter_async_context(aclosing(peer.stream("hi"))) for _ in range(count)]
+        # All of them together: none waits for the end of another.
+        first = await asyncio.gather(*(anext(one) for one in streams))
+        assert len({one.task.id for one in first}) == count
+        callers = [peer]
+        if behind:
+            callers.append(await stack.enter_async_context(connect(server.card, binding="JSONRPC")))
+        for one in callers:
+            assert (await one.get_task(hub.GetTaskRequest(id="t"))).id == "t"
+
+
+async def test_calls_that_wait_for_the_agent_are_a_gauge() -> None:
+    probe, may_end = Probe(), asyncio.Event()
+
+    async def late(_: Call[Any, Any]) -> Any:
+        await may_end.wait()
+        return hub.Task(id="t", context_id="c", status=WORKING)
+
+    async with agent(probe) as server, gateway(server) as between, ClientSession() as http:
+        probe.on_unary = late
+
+        async def waiting() -> str:
+            async with http.get(f"http://{between.admin}/metrics") as answer:
+                text = await answer.text()
+            (line,) = [
+                one for one in text.splitlines() if one.startswith("a2a_bridge_upstream_waiting_calls{")
+            ]
+            return line.rpartition(" ")[2]
+
+        async with connect(between.card, binding="JSONRPC") as peer:
+            calls = [asyncio.create_task(peer.get_task(hub.GetTaskRequest(id="t"))) for _ in range(3)]
+            await until(lambda: len(probe.calls) == 3)
+            assert await waiting() == "3.0"
+            may_end.set()
+            await asyncio.gather(*calls)
+            assert await waiting() == "0.0"
