@@ -5,6 +5,8 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Iterator, Mapping
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
 from langgraph.graph import END
@@ -20,6 +22,14 @@ _HARMLESS = (
     "ToolCallLimitMiddleware.",
     "ToolCallLimitMiddleware[",
     "generate_structured_response",
+)
+#: the variable with all of `wrap_model_call` in the node of a model
+_HANDLER = "awrap_model_call_handler"
+#: those of LangChain that drop an answer of the model
+_GUARDS = ("ModelRefusalMiddleware.awrap_model_call",)
+#: packages whose other functions around a model change no text of it
+_LANGCHAIN = frozenset(
+    {"langchain", "langchain_anthropic", "langchain_aws", "langchain_core", "langchain_openai", "langsmith"}
 )
 
 
@@ -39,7 +49,43 @@ def _last_nodes(graph: Any) -> frozenset[str]:
     if builder is None:
         return frozenset()  # a functional graph: it has no edges, and its text may be changed
     following = {name: frozenset(_following(builder, name)) for name in builder.nodes}
-    return frozenset(name for name in following if _may_end(following, name, frozenset()))
+    return frozenset(
+        name
+        for name, node in builder.nodes.items()
+        if _may_end(following, name, frozenset()) and not _is_wrapped(node)
+    )
+
+
+def _is_wrapped(node: Any) -> bool:
+    """True for the model of `create_agent` with a `wrap_model_call` around it that may change its text."""
+    handler = _closure(getattr(getattr(node, "runnable", None), "afunc", None)).get(_HANDLER)
+    return _may_change(handler, set())
+
+
+def _may_change(thing: Any, seen: set[int]) -> bool:
+    """True if a function is not of LangChain, or calls such a function from its closure."""
+    if not isinstance(thing, (FunctionType, MethodType, partial)) or id(thing) in seen:
+        return False
+    seen.add(id(thing))
+    if isinstance(thing, partial):
+        return _may_change(thing.func, seen)
+    name, package = thing.__qualname__, thing.__module__.partition(".")[0]
+    if package not in _LANGCHAIN or name in _GUARDS:
+        return True
+    # It makes the prompt only, although by a function of the user.
+    return not name.startswith("dynamic_prompt.") and any(
+        _may_change(one, seen)
+        for value in _closure(thing).values()
+        for one in (value if isinstance(value, (list, tuple)) else (value,))
+    )
+
+
+def _closure(function: Any) -> dict[str, Any]:
+    """The variables of a function's closure by name."""
+    function = getattr(function, "__func__", function)
+    if not inspect.isfunction(function):
+        return {}
+    return dict(inspect.getclosurevars(function).nonlocals)
 
 
 def _following(builder: Any, name: str) -> Iterator[str]:

@@ -3,7 +3,9 @@
 import asyncio
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,6 +65,47 @@ async def test_threads_of_a_graph_without_a_checkpointer_are_forgotten_above_the
         said = [(await peer.send("recall", context_id=one.context_id)).text for one in tasks[::-1] if one]
     assert said == ["hello,recall", "hello,recall", "recall"]
     assert len(agent.executor.conversations) == 2  # type: ignore[attr-defined]
+
+
+def around(*modules: str) -> Any:
+    """What `create_agent` of LangChain puts around a model: functions of modules, each within the one before."""
+
+    def composed(inner: Any, module: str) -> Any:
+        async def wrapped(request: Any, handler: Any) -> Any:
+            return await inner(request, handler)
+
+        wrapped.__module__ = module
+        return partial(wrapped) if module == "app" else wrapped
+
+    handler = None
+    for module in reversed(modules):
+        handler = composed(handler, module)
+    return handler
+
+
+@each(
+    ("modules", "held"),
+    [
+        ((), False),
+        (("langchain.agents.factory", "langchain_anthropic.middleware"), False),
+        (("langchain.agents.factory", "app"), True),
+        (("langchain.agents.factory", "langchain.agents.middleware.todo", "langchain_of_mine"), True),
+    ],
+)
+def test_text_is_held_back_where_code_of_the_user_is_around_the_model(
+    modules: tuple[str, ...], held: bool
+) -> None:
+    from a2a_bridge_adapters.langgraph_nodes import last_nodes
+
+    def made(awrap_model_call_handler: Any) -> Any:
+        async def model(state: Any) -> Any:
+            return awrap_model_call_handler
+
+        return SimpleNamespace(ends=(), runnable=SimpleNamespace(afunc=model))
+
+    found = graph()
+    found.builder.nodes = {**found.builder.nodes, "model": made(around(*modules))}
+    assert last_nodes(found)[()] == (frozenset() if held else {"model"})
 
 
 def synchronous() -> Any:

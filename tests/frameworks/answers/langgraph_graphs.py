@@ -9,7 +9,7 @@ from typing import Any
 
 from comparing import WITHHELD, Answer, Shape, main
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, PIIMiddleware
+from langchain.agents.middleware import AgentMiddleware, PIIMiddleware, wrap_model_call
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -186,11 +186,28 @@ class Replacing(AgentMiddleware):
         return None if last.tool_calls else {"messages": [AIMessage("replaced", id=last.id)]}
 
 
+@wrap_model_call
+async def rewritten(request: Any, handler: Any) -> Any:
+    response = await handler(request)
+    for message in response.result:
+        message.content = str(message.text).replace(WITHHELD, "[REDACTED]")
+    return response
+
+
+class Passing(AgentMiddleware):
+    """The first of two around the model, as a method."""
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request)
+
+
 MIDDLEWARE: dict[str, Callable[[], list[Any]]] = {
     "no middleware": list,
     "redacting": lambda: [PIIMiddleware("email", strategy="redact", apply_to_output=True)],
     "blocking": lambda: [PIIMiddleware("email", strategy="block", apply_to_output=True)],
     "replacing": lambda: [Replacing()],
+    "rewriting": lambda: [rewritten],
+    "rewriting within another": lambda: [Passing(), rewritten],
 }
 
 
