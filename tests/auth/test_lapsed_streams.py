@@ -95,14 +95,12 @@ async def test_the_calls_of_a_caller_end_with_its_key_and_with_its_permission(
         await has_tasks(ann, 2)
         if by == "key":
             file.revoke("ann")
-            reason, words, seconds = Reason.UNAUTHENTICATED, "API key", 2
+            reason, words = Reason.UNAUTHENTICATED, "API key"
         else:
             rules.change([Rule(("read",)), Rule(principals=("bob",))])
-            reason, words, seconds = Reason.PERMISSION_DENIED, "is not allowed", 1
-        began = time.monotonic()
+            reason, words = Reason.PERMISSION_DENIED, "is not allowed"
         for error in (await end_of(ended), await failure_of(sending)):
             assert error.reason is reason
-        assert time.monotonic() - began < seconds + PATIENCE / 10  # and what a busy machine adds
         waiting = asyncio.ensure_future(anext(other))
         if by == "rules":
             assert len((await ann.list_tasks(hub.ListTasksRequest())).tasks) == 2
