@@ -1,10 +1,8 @@
 """Tasks with many artifacts: n of them cost n, wherever events are added up. Lines are counted, not time."""
 
 import random
-import sys
 from collections.abc import AsyncIterator, Callable
-from types import FrameType
-from typing import Any, Self
+from typing import Any
 
 import psutil
 import pytest
@@ -22,6 +20,7 @@ from a2a_bridge.hosting.limits import MOST_ARTIFACTS
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from a2a_bridge.testing.probe import Probe, yielding
+from tests.lines import counted_lines
 
 #: two sizes, the second four times the first: a square would cost sixteen times as much
 SMALL, LARGE = 200, 800
@@ -65,27 +64,6 @@ def test_an_index_finds_what_a_search_finds() -> None:
         assert list(found.items()) == list(expected.items())
 
 
-class Counter:
-    """Counts the lines of our own code that are run."""
-
-    def __init__(self) -> None:
-        self.lines = 0
-
-    def __enter__(self) -> Self:
-        sys.settrace(self._on_call)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
-
-    def _on_call(self, frame: FrameType, _event: str, _value: Any) -> Any:
-        return self._on_line if "a2a_bridge" in frame.f_code.co_filename else None
-
-    def _on_line(self, _frame: FrameType, event: str, _value: Any) -> Any:
-        self.lines += event == "line"
-        return self._on_line
-
-
 async def hosted(count: int) -> None:
     class Executor:
         async def execute(self, run: Run) -> Any:
@@ -127,9 +105,9 @@ async def test_many_artifacts_cost_what_they_are(work: Callable[[int], Any]) -> 
     await work(2)  # imports
     counted = []
     for count in (SMALL, LARGE):
-        with Counter() as counter:
+        with counted_lines() as lines:
             await work(count)
-        counted.append(counter.lines)
+        counted.append(lines.count)
     small, large = counted
     assert large < 6 * small, counted
 

@@ -25,7 +25,7 @@ FORMS = (("GRPC", "1.0"), ("JSONRPC", "0.3"))
 
 class Desk(AgentExecutor):
     """`turn`: says how many messages of this context it has seen. `ask QUESTION`, `auth`: waits, and says then what
-    it was told. `files`: text, a link, an image, a document, and data. `work`: works until `released`; `chatter`: and says what it does,
+    it was told. `files`: text, a link, an image, a document, and data; `data`: data alone; `relative`: a link without a host. `work`: works until `released`; `chatter`: and says what it does,
     without a pause. A task that waits can `work` and `fail`, too. `fail`, `reject`, `crash`: ends badly; `break`: after a part of the answer; `refuse`: without a task. `direct`: answers with a message. Anything else: `TEXT!`, in two chunks.
     """
 
@@ -81,6 +81,10 @@ class Desk(AgentExecutor):
                     data_part({"degrees": 21}),
                 ]
             )
+        elif verb == "data":
+            yield run.artifact([data_part({"degrees": 21})])
+        elif verb == "relative":
+            yield run.artifact([text_part("see"), hub.Part(url="/files/a.csv", media_type="text/csv")])
         elif verb == "work":
             self.working.set()
             await self._work()

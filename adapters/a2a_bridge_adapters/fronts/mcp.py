@@ -34,7 +34,7 @@ from a2a_bridge.core.messages import AT_REST, data_part, text_part
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.fronts.callers import context_for, owner_of
 from a2a_bridge_adapters.fronts.conversations import LONGEST, MOST, context_of, new_name
-from a2a_bridge_adapters.fronts.mcp_content import failure, result_of
+from a2a_bridge_adapters.fronts.mcp_content import add_text, failure, result_of
 from a2a_bridge_adapters.fronts.turn import Answer, Shown, Turn, Upstream, answer_of
 
 _log = logging.getLogger("a2a_bridge.fronts")
@@ -49,6 +49,8 @@ ELICITATION = 600.0
 #: seconds between two looks of `task_status`
 _PAUSE = 0.5
 _LONGEST_NAME = 64
+#: characters of a name that no number replaces
+_STEM = 56
 _HANDLE = re.compile(r"[0-9a-f]{32}")
 _ARGUMENTS = {
     "message": {"type": "string", "description": "What to tell the agent, in plain language."},
@@ -77,11 +79,10 @@ class Call:
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any] | None) -> Call:
-        """The arguments of a call. Raises ArgumentError."""
-        given = dict(arguments or {})
-        unknown = sorted(given.keys() - _ARGUMENTS.keys())
-        if unknown:
-            raise ArgumentError(f"{unknown[0]}: there is no such argument; {', '.join(_ARGUMENTS)} are known")
+        """The arguments of a call. Those that are null, and unknown ones such as n8n's `toolCallId`, count as
+        absent. Raises ArgumentError.
+        """
+        given = {name: value for name, value in (arguments or {}).items() if value is not None}
         texts = {name: given.get(name, "") for name in ("message", "task", "conversation")}
         for name, value in texts.items():
             check_text(name, value)
@@ -117,13 +118,13 @@ def check_text(name: str, value: Any) -> None:
 
 def tools_of(card: hub.AgentCard) -> list[types.Tool]:
     """The tools of an agent: one a skill, or one for the agent, and `task_status`."""
-    taken = {STATUS_TOOL}
+    names = _Names(STATUS_TOOL)
     made = []
     described = [(one.id or one.name, one.name, _skill_text(one, card)) for one in card.skills]
     for name, title, text in described or [(card.name, card.name, card.description)]:
         made.append(
             types.Tool(
-                name=_unique(name, taken),
+                name=names.unique(name),
                 title=title or None,
                 description=text or None,
                 input_schema={"type": "object", "properties": _ARGUMENTS, "required": ["message"]},
@@ -151,16 +152,24 @@ def _skill_text(skill: hub.AgentSkill, card: hub.AgentCard) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _unique(name: str, taken: set[str]) -> str:
-    """A name of letters, digits, _ and - that is not taken."""
-    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_LONGEST_NAME] or "ask"
-    made, number = plain, 1
-    while made in taken:
-        number += 1
-        end = f"_{number}"
-        made = plain[: _LONGEST_NAME - len(end)] + end
-    taken.add(made)
-    return made
+class _Names:
+    """The names of tools, of letters, digits, _ and -."""
+
+    def __init__(self, taken: str) -> None:
+        self._taken = {taken}
+        #: the last number of names with the same beginning: a card may have thousands of such skills
+        self._numbers: dict[str, int] = {}
+
+    def unique(self, name: str) -> str:
+        """A name that is not taken."""
+        plain = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_LONGEST_NAME] or "ask"
+        made, stem = plain, plain[:_STEM]
+        while made in self._taken:
+            number = self._numbers[stem] = self._numbers.get(stem, 1) + 1
+            end = f"_{number}"
+            made = plain[: _LONGEST_NAME - len(end)] + end
+        self._taken.add(made)
+        return made
 
 
 class McpFront:
@@ -173,27 +182,43 @@ class McpFront:
         self._shown: TTLCache[tuple[str, str], Shown] = TTLCache(MOST, LONGEST)
         #: the conversation of a caller at the other end of a pipe
         self._pipe = new_name()
+        #: the card that `_tools` was made from, and the tools by name
+        self._card: hub.AgentCard | None = None
+        self._tools: dict[str, types.Tool] = {}
         self.server: Server[Any] = Server(
             upstream.card.name or "agent",
             version=upstream.card.version,
             instructions=upstream.card.description or None,
             on_list_tools=self._list,
             on_call_tool=self._call,
+            # Some clients ask for these whatever a server offers, and take an error for a broken server.
+            on_list_prompts=_no_prompts,
+            on_list_resources=_no_resources,
+            on_list_resource_templates=_no_templates,
         )
         security = RequestStateSecurity.ephemeral(ttl=ELICITATION)
         security.bind_principal = lambda context: owner_of(_context(context))
         self.server.middleware.append(RequestStateBoundary(security, default_audience=upstream.card.name))
 
+    @property
+    def tools(self) -> dict[str, types.Tool]:
+        """The tools by name. They are made once for each card."""
+        card = self._upstream.card
+        if card is not self._card:
+            self._tools = {one.name: one for one in tools_of(card)}
+            self._card = card
+        return self._tools
+
     async def _list(
         self, context: ServerRequestContext[Any, Any], _: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         del context
-        return types.ListToolsResult(tools=tools_of(self._upstream.card))
+        return types.ListToolsResult(tools=list(self.tools.values()))
 
     async def _call(
         self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        if all(one.name != params.name for one in tools_of(self._upstream.card)):
+        if params.name not in self.tools:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}")
         call = _context(context)
         try:
@@ -230,27 +255,34 @@ class McpFront:
             answer = await self._turn(context, message, call, shown)
             if isinstance(answer, types.CallToolResult):
                 return answer
-            asked = answer.state == hub.TASK_STATE_INPUT_REQUIRED and _elicits(context)
-            if not asked:
-                result = result_of(answer)
-                if answer.waits:
-                    self._shown[owner, answer.task_id] = answer.shown
-                    text = f"The task waits for an answer. Call again with task={answer.task_id}"
-                    result.content.append(types.TextContent(text=text))
-                elif shows_name:
-                    text = f"To go on with this conversation, call with conversation={name}"
-                    result.content.append(types.TextContent(text=text))
-                return result
-            question = _question(answer)
-            if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            question = None
+            if answer.state == hub.TASK_STATE_INPUT_REQUIRED and _elicits(context):
+                question = _question(answer)
+            if question is not None and context.protocol_version in MODERN_PROTOCOL_VERSIONS:
                 asking = types.ElicitRequest(params=question)
                 return types.InputRequiredResult(
                     input_requests={_ANSWER: asking}, request_state=answer.task_id
                 )
-            reply = await self._elicit(context, question, answer, call)
-            if reply is None:
-                return failure(_DECLINED)
-            message = _continuing(answer.task_id, reply)
+            if question is not None:
+                try:
+                    reply = await self._elicit(context, question, answer, call)
+                except MCPError as error:
+                    # It said that it can ask, and cannot: it gets the question as a client without that.
+                    _log.info("a client did not ask the question of an agent: %s", error)
+                else:
+                    if reply is None:
+                        return failure(_DECLINED)
+                    message = _continuing(answer.task_id, reply)
+                    continue
+            result = result_of(answer)
+            if answer.waits:
+                self._shown[owner, answer.task_id] = answer.shown
+                add_text(result, f"The task waits for an answer. Call again with task={answer.task_id}")
+            elif shows_name:
+                # `structuredContent` stays: a client that gives its model nothing else begins anew.
+                text = f"To go on with this conversation, call with conversation={name}"
+                result.content.append(types.TextContent(text=text))
+            return result
 
     def _conversation(self, context: ServerRequestContext[Any, Any], given: Call) -> tuple[str, bool]:
         """The name of the conversation, and whether the caller has to be told."""
@@ -290,9 +322,9 @@ class McpFront:
         call: CallContext,
     ) -> str | None:
         """What the person answers; None for a refusal. Without an answer the task is cancelled, also if the
-        call ends meanwhile.
+        call ends meanwhile. Raises MCPError if the client cannot ask; the task waits then.
         """
-        reply = None
+        reply, waits = None, False
         try:
             async with asyncio.timeout(ELICITATION):
                 found = await context.session.elicit_form(
@@ -301,8 +333,11 @@ class McpFront:
             reply = _reply_of({_ANSWER: found})
         except TimeoutError:
             _log.info("nobody has answered the question of an agent within %g s", ELICITATION)
+        except MCPError:
+            waits = True
+            raise
         finally:
-            if reply is None:
+            if reply is None and not waits:
                 self._upstream.spawn(self._upstream.cancel(answer.task_id, call))
         return reply
 
@@ -338,9 +373,8 @@ class McpFront:
         result = result_of(answer)
         if answer.waits:
             self._shown[owner_of(call), task_id] = answer.shown
-            tool = tools_of(self._upstream.card)[0].name
-            text = f"The task waits for an answer. Call {tool} with task={task_id}"
-            result.content.append(types.TextContent(text=text))
+            tool = next(iter(self.tools))
+            add_text(result, f"The task waits for an answer. Call {tool} with task={task_id}")
         return result
 
 
@@ -350,10 +384,21 @@ _SILENT = f"The agent has not said how the task goes. Call {STATUS_TOOL} again w
 
 def _working(task_id: str, answer: Answer) -> types.CallToolResult:
     """The result of a call that ends before its task."""
-    text = f"The task is still {answer.word}. Call {STATUS_TOOL} with task={task_id}"
     result = result_of(answer)
-    result.content.append(types.TextContent(text=text))
+    add_text(result, f"The task is still {answer.word}. Call {STATUS_TOOL} with task={task_id}")
     return result
+
+
+async def _no_prompts(*_: Any) -> types.ListPromptsResult:
+    return types.ListPromptsResult(prompts=[])
+
+
+async def _no_resources(*_: Any) -> types.ListResourcesResult:
+    return types.ListResourcesResult(resources=[])
+
+
+async def _no_templates(*_: Any) -> types.ListResourceTemplatesResult:
+    return types.ListResourceTemplatesResult(resource_templates=[])
 
 
 def _continuing(task_id: str, reply: str) -> hub.Message:

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from mcp import types
+from pydantic import AnyUrl, TypeAdapter, ValidationError
 
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.content import json_of
@@ -21,19 +22,25 @@ TASK_META, STATE_META = "a2a-bridge/task", "a2a-bridge/state"
 def result_of(answer: Answer) -> types.CallToolResult:
     """The result of a turn that has ended. Failed, rejected and canceled tasks are errors."""
     parts = [*answer.parts, *answer.note_parts]
-    content = list(content_of(parts))
-    # The status of a completed task with artifacts is a remark such as "done".
-    if answer.note and (not content or answer.failed or answer.waits):
-        content.append(types.TextContent(text=answer.note))
     state = answer.word
-    if answer.failed and not answer.note:
-        content.append(types.TextContent(text=f"the task is {state}"))
-    return types.CallToolResult(
-        content=content,
+    result = types.CallToolResult(
+        content=list(content_of(parts)),
         structured_content=structured(parts),
         is_error=answer.failed,
         _meta={TASK_META: answer.task_id, STATE_META: state} if answer.task_id else None,
     )
+    # The status of a completed task with artifacts is a remark such as "done".
+    if answer.note and (not result.content or answer.failed or answer.waits):
+        add_text(result, answer.note)
+    if answer.failed and not answer.note:
+        add_text(result, f"the task is {state}")
+    return result
+
+
+def add_text(result: types.CallToolResult, text: str) -> None:
+    """Adds text that a model needs: many clients give it nothing else if there is `structuredContent`."""
+    result.content.append(types.TextContent(text=text))
+    result.structured_content = None
 
 
 def failure(text: str) -> types.CallToolResult:
@@ -43,14 +50,15 @@ def failure(text: str) -> types.CallToolResult:
 
 def content_of(parts: Iterable[hub.Part]) -> Iterator[types.ContentBlock]:
     """The blocks of an agent's parts: texts that follow each other are one, a URL is a link, bytes are an
-    image, a sound or an embedded resource, and data is JSON text (it is in `structured` too).
+    image, a sound or an embedded resource, and data is JSON text (it may be in `structured` too). A URL that
+    clients could not read, such as a relative one, is text: it would make them reject the whole result.
     """
     texts: list[str] = []
     number = 0
     for part in parts:
         which = part.WhichOneof("content")
-        if which == "text":
-            texts.append(part.text)
+        if which == "text" or (which == "url" and not _is_url(part.url)):
+            texts.append(part.text or part.url)
             continue
         if texts:
             yield types.TextContent(text="".join(texts))
@@ -81,6 +89,18 @@ def _file(part: hub.Part, number: int) -> types.ContentBlock:
     return types.EmbeddedResource(resource=resource)
 
 
+def _is_url(text: str) -> bool:
+    """Whether it is a URL for the clients of the official SDK, which read it by pydantic."""
+    try:
+        _URL.validate_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
+_URL: TypeAdapter[AnyUrl] = TypeAdapter(AnyUrl)
+
+
 def _last_segment(url: str) -> str:
     try:
         return unquote(urlsplit(url).path.rpartition("/")[2])
@@ -89,10 +109,13 @@ def _last_segment(url: str) -> str:
 
 
 def structured(parts: Iterable[hub.Part]) -> dict[str, Any] | None:
-    """The data of an answer as one object: the only object itself, other values below `data`."""
-    found = [json_of(part) for part in parts if part.WhichOneof("content") == "data"]
-    if not found:
+    """The data of an answer that is nothing else, as one object: the only object itself, other values below
+    `data`. None for any other answer: many clients give their model the data alone then.
+    """
+    parts = list(parts)
+    if not parts or any(part.WhichOneof("content") != "data" for part in parts):
         return None
+    found = [json_of(part) for part in parts]
     if len(found) == 1:
         return found[0] if isinstance(found[0], dict) else {"data": found[0]}
     return {"data": found}
