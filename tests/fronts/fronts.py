@@ -1,4 +1,4 @@
-"""Fronts of tests on real sockets: an application on uvicorn, API keys for its callers, and the command."""
+"""Fronts of tests on real sockets: an application on our host, API keys for its callers, and the command."""
 
 import asyncio
 import signal
@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from a2a_bridge.auth import Authentication
-from a2a_bridge.cli.server_flags import GatewayFlags
+from a2a_bridge.bindings.binding import HostOptions, http_host
 from a2a_bridge.core.addresses import ListenAddress
 from a2a_bridge.core.call import Principal
 from a2a_bridge.core.callers import Presented
-from a2a_bridge_adapters.fronts.listener import bind, listen
 
 COMMAND = str(Path(sys.executable).parent / "a2a-bridge")
 INITIALIZE = {
@@ -51,12 +50,15 @@ def authentication() -> Authentication:
 
 
 @asynccontextmanager
-async def listening(app: Any, **flags: Any) -> AsyncIterator[str]:
-    """The URL of an application, which starts with its first request."""
-    how = GatewayFlags(timeout_graceful_shutdown=1.0, **flags)
-    with bind(ListenAddress()) as bound:
-        async with listen(app, bound, how) as listener:
-            yield f"http://{listener.http}"
+async def listening(app: Any) -> AsyncIterator[str]:
+    """The URL of an application."""
+    host = http_host(ListenAddress(), HostOptions())
+    host.mount_application("", app)
+    await host.start()
+    try:
+        yield f"http://{host.address}"
+    finally:
+        await host.drain(1.0)
 
 
 @asynccontextmanager

@@ -109,7 +109,7 @@ def test_an_address_that_is_used_is_one_line() -> None:
                 timeout=PATIENCE,
             )
             said, advice = done.stderr.splitlines()
-            assert (done.returncode, "Address already in use" in said, "another port" in advice) == (
+            assert (done.returncode, "address already in use" in said, "another port" in advice) == (
                 2,
                 True,
                 True,

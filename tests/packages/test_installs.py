@@ -214,7 +214,6 @@ def test_the_table_of_the_tools_is_that_of_their_entry_points() -> None:
 LACKING = [
     ("server", "mcp", "a2a-transport-bridge-adapters", "fronts"),
     ("adapters", "mcp", "mcp", "mcp"),
-    ("adapters", "openai", "uvicorn", "openai"),
     ("openai_front", "mcp", "mcp", "mcp"),
 ]
 

@@ -16,11 +16,12 @@ from typing import Any
 
 from a2a_bridge.app.peer import Peer
 from a2a_bridge.app.runtime import Lifetime, connect
+from a2a_bridge.bindings.asgi import Application, Receive, Scope, Send
 from a2a_bridge.core.callers import Authenticate
 from a2a_bridge.core.service import Service
 from a2a_bridge.gateway.ownership import Owners, Ownership
 from a2a_bridge.gateway.tasks import Tasks
-from a2a_bridge_adapters.fronts.callers import Application, Receive, Scope, Send, respond
+from a2a_bridge_adapters.fronts.callers import respond
 from a2a_bridge_adapters.fronts.turn import Upstream
 
 _log = logging.getLogger("a2a_bridge.fronts")

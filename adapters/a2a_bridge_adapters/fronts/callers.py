@@ -1,66 +1,116 @@
-"""Callers of a front over HTTP: an ASGI application that identifies them before the front sees a request.
+"""Callers of a front over HTTP: an ASGI application that identifies them before the front sees a request, and
+limits what they send.
 
 Rules:
 1. The credential is checked here and goes no further: the agent is called with a context that has the
    principal and no parameters of the caller.
-2. Errors are answered in the form of the front.
+2. The body is read after that. A front gets it whole, with a bounded number of bytes and of JSON values.
+3. Errors are answered in the form of the front.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
+from a2a_bridge.bindings.asgi import Application, Message, Receive, Scope, Send
+from a2a_bridge.bindings.offload import needs_worker
+from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.call import CallContext, Joined, Origin, Principal
 from a2a_bridge.core.callers import Authenticate, Presented
-from a2a_bridge.core.errors import A2AError, Blame
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+from a2a_bridge.core.errors import A2AError, Blame, Reason, request_too_large
 
 #: the key of the principal in a scope
 _KEY = "a2a_bridge.principal"
+#: seconds for a body to come, where the server has no limit of its own
+_BODY_TIME = 60.0
 
 
-class Identified:
-    """An application whose callers are known. reject: answers an error. authenticate: None lets all in.
-    bearer_as: the header of API keys; a key that comes as a bearer token, as many clients send it, counts as
-    if it was in that header.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """What a front asks of its callers.
+
+    authenticate: None lets all in, as one caller. max_body: bytes of a request. max_values: its JSON values;
+    0: no limit. allowed_hosts: values of the header Host, `NAME:*` with any port; empty: all. bearer_as: the
+    header of API keys; a key that comes as a bearer token, as many clients send it, counts as one there.
     """
 
+    max_body: int
+    authenticate: Authenticate | None = None
+    max_values: int = REQUEST_VALUES
+    allowed_hosts: Sequence[str] = ()
+    bearer_as: str = ""
+
+
+class Guarded:
+    """An application whose callers are known, and whose requests are bounded. reject: answers an error."""
+
     def __init__(
-        self,
-        app: Application,
-        authenticate: Authenticate | None,
-        reject: Callable[[A2AError, Send], Awaitable[None]],
-        bearer_as: str = "",
+        self, app: Application, edge: Edge, reject: Callable[[A2AError, Send], Awaitable[None]]
     ) -> None:
         self._app = app
-        self._authenticate = authenticate
+        self._edge = edge
         self._reject = reject
-        self._bearer_as = bearer_as.lower()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise ValueError("a front takes requests of HTTP only")
         scope = {**scope, _KEY: None}  # nobody else may have set it
-        if self._authenticate is not None:
-            try:
-                scope[_KEY] = await self._authenticate(presented(scope, self._bearer_as))
-            except A2AError as error:
-                await self._reject(error, send)
+        edge = self._edge
+        try:
+            if edge.authenticate is not None:
+                scope[_KEY] = await edge.authenticate(presented(scope, edge.bearer_as))
+            body = await read_body(receive, edge.max_body)
+            if body is None:
                 return
-        await self._app(scope, receive, send)
+            await needs_worker(body, edge.max_values)
+        except A2AError as error:
+            await self._reject(error, send)
+            return
+        await self._app(scope, _replaying(body, receive), send)
+
+
+async def read_body(receive: Receive, most: int) -> bytes | None:
+    """The body of a request; None if the caller has left. Raises A2AError for one that is too large or too
+    slow.
+    """
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_TIME):
+            while (message := await receive())["type"] == "http.request":
+                body += message.get("body", b"")
+                if len(body) > most:
+                    raise request_too_large(most)
+                if not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError:
+        raise A2AError(Reason.INVALID_REQUEST, f"the body has not come within {_BODY_TIME:g} s") from None
+    return None
+
+
+def _replaying(body: bytes, receive: Receive) -> Receive:
+    """`receive` for an application whose body has been read."""
+    first: Message | None = {"type": "http.request", "body": body, "more_body": False}
+
+    async def next_message() -> Message:
+        nonlocal first
+        if first is None:
+            return await receive()
+        message, first = first, None
+        return message
+
+    return next_message
 
 
 def presented(scope: Scope, bearer_as: str = "") -> Presented:
-    """What a request presents to prove its caller. bearer_as: see `Identified`."""
+    """What a request presents to prove its caller. bearer_as: see `Edge`."""
     entries: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
         entries.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
     parameters = {name: found[0] if len(found) == 1 else Joined(found) for name, found in entries.items()}
     scheme, _, token = parameters.get("authorization", "").partition(" ")
+    bearer_as = bearer_as.lower()
     # An API key has one dot, and a JWT two.
     if bearer_as and bearer_as not in parameters and scheme.lower() == "bearer" and token.count(".") == 1:
         parameters[bearer_as] = token.strip()

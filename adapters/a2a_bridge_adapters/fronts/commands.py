@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -37,7 +36,7 @@ def mcp(context: typer.Context, target: Annotated[str, _TARGET], *, flags: McpFl
     """
     if flags.stdio == bool(flags.http):
         raise typer.BadParameter("give one of --stdio and --http HOST:PORT", param_hint="--stdio")
-    _check_installed("mcp", needs=("mcp", "uvicorn"))
+    _check_installed("mcp")
     from a2a_bridge_adapters.fronts.serving import run_mcp
 
     run_mcp(context, target, flags)
@@ -56,19 +55,17 @@ def openai(context: typer.Context, target: Annotated[str, _TARGET], *, flags: Op
     """
     if not flags.http:
         raise typer.BadParameter("is missing: HOST:PORT to listen on", param_hint="--http")
-    _check_installed("openai", needs=("uvicorn",))
     from a2a_bridge_adapters.fronts.serving import run_openai
 
     run_openai(context, target, flags)
 
 
-def _check_installed(extra: str, *, needs: Sequence[str]) -> None:
-    """Raises typer.Exit without a package that a front needs. extra: of that front."""
+def _check_installed(package: str) -> None:
+    """Raises typer.Exit without a package that a front needs. Its extra has the same name."""
     from a2a_bridge.cli.output import fail
     from a2a_bridge.cli.values import Exit
     from a2a_bridge.core.extras import missing_fronts
 
-    for package in needs:
-        if find_spec(package) is None:
-            missing = missing_fronts(package, extra)
-            raise fail(Exit.USAGE, missing.text, missing.remedy)
+    if find_spec(package) is None:
+        missing = missing_fronts(package, package)
+        raise fail(Exit.USAGE, missing.text, missing.remedy)

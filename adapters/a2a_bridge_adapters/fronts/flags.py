@@ -48,6 +48,7 @@ class FrontFlags(EdgeFlags, ConfigFlags, BridgeKeyFlags, AgentFlags, CardTrustFl
         help="Where the owners of tasks are kept: sqlite:///PATH, postgresql://…; default: memory.",
     )
     max_body: int = of(GatewayFlags, "max_body")
+    max_values: int = of(GatewayFlags, "max_values")
     max_connections: int = of(GatewayFlags, "max_connections")
     max_parts: int = of(GatewayFlags, "max_parts")
     max_calls: int = of(GatewayFlags, "max_calls")

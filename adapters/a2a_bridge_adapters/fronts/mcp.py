@@ -180,6 +180,9 @@ class McpFront:
         self._patience = patience
         #: the parts of waiting tasks that a caller has, by owner and task
         self._shown: TTLCache[tuple[str, str], Shown] = TTLCache(MOST, LONGEST)
+        #: the tasks of running calls, and whether they end because the server stops
+        self._running: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
         #: the conversation of a caller at the other end of a pipe
         self._pipe = new_name()
         #: the card that `_tools` was made from, and the tools by name
@@ -221,6 +224,9 @@ class McpFront:
         if params.name not in self.tools:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}")
         call = _context(context)
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  for the type checker
+        self._running.add(task)
         try:
             if params.name == STATUS_TOOL:
                 return await self._status(context, params, call)
@@ -229,6 +235,20 @@ class McpFront:
             return failure(str(error))
         except A2AError as error:
             return failure(f"{error.name}: {error.message}")
+        except asyncio.CancelledError:
+            if not self._is_stopping:
+                raise
+            task.uncancel()
+            return failure("UNAVAILABLE: the server is shutting down")
+        finally:
+            self._running.discard(task)
+
+    async def end_calls(self, stopping: asyncio.Event) -> None:
+        """Ends running calls with an error when the event is set. Their tasks are cancelled."""
+        await stopping.wait()
+        self._is_stopping = True
+        for task in self._running:
+            task.cancel()
 
     async def _send(
         self,

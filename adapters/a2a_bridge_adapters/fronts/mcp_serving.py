@@ -22,20 +22,12 @@ from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 
+from a2a_bridge.bindings.asgi import Application, Receive, Scope, Send
+from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.callers import Authenticate
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge_adapters.fronts.application import FrontApplication, not_found
-from a2a_bridge_adapters.fronts.callers import (
-    Application,
-    Identified,
-    Receive,
-    Scope,
-    Send,
-    path_of,
-    principal_of,
-    problem_headers,
-    respond,
-)
+from a2a_bridge_adapters.fronts.callers import Edge, Guarded, path_of, principal_of, problem_headers, respond
 from a2a_bridge_adapters.fronts.mcp import WAIT, McpFront
 from a2a_bridge_adapters.fronts.turn import Upstream
 
@@ -52,6 +44,7 @@ def mcp_front(
     wait: float = WAIT,
     allowed_hosts: Sequence[str] = (),
     max_body: int = BODY,
+    max_values: int = REQUEST_VALUES,
     bearer_as: str = "",
 ) -> Any:
     """An agent as an MCP server: an ASGI 3 application, with streamable HTTP at `/mcp` and at its root.
@@ -59,37 +52,37 @@ def mcp_front(
     agent: an open `Peer`, or anything that `connect` takes. authenticate: identifies callers, such as an
     `Authentication`; without it everybody who reaches the application may call, as one caller. wait: seconds
     of a call, after which its task goes on alone. allowed_hosts: values of the headers Host and, after http://
-    or https://, Origin; `NAME:*` allows any port; empty: all. max_body: bytes of a request. bearer_as: see
-    `Identified`.
+    or https://, Origin; `NAME:*` allows any port; empty: all. max_body, max_values: bytes and JSON values of
+    a request. bearer_as: see `Edge`.
     """
-    opens = partial(
-        open_mcp,
-        authenticate=authenticate,
-        wait=wait,
-        allowed_hosts=allowed_hosts,
+    edge = Edge(
         max_body=max_body,
+        authenticate=authenticate,
+        max_values=max_values,
+        allowed_hosts=allowed_hosts,
         bearer_as=bearer_as,
     )
-    return FrontApplication(agent, opens, authenticate)
+    return FrontApplication(agent, partial(open_mcp, edge=edge, wait=wait), authenticate)
 
 
 @asynccontextmanager
 async def open_mcp(
-    upstream: Upstream,
-    *,
-    authenticate: Authenticate | None,
-    wait: float,
-    allowed_hosts: Sequence[str],
-    max_body: int,
-    bearer_as: str = "",
+    upstream: Upstream, *, edge: Edge, wait: float, stopping: asyncio.Event | None = None
 ) -> AsyncIterator[Application]:
-    """The application of an agent that is open already; see `mcp_front`."""
+    """The application of an agent that is open already; see `mcp_front`. stopping: when it is set, running
+    calls end with an error.
+    """
     front = McpFront(upstream, patience=wait)
     manager = StreamableHTTPSessionManager(
-        front.server, security_settings=_security(allowed_hosts), max_request_body_size=max_body
+        front.server, security_settings=_security(edge.allowed_hosts), max_request_body_size=edge.max_body
     )
-    async with manager.run():
-        yield Identified(_bound_to_callers(manager), authenticate, _reject, bearer_as)
+    ending = asyncio.create_task(front.end_calls(stopping)) if stopping is not None else None
+    try:
+        async with manager.run():
+            yield Guarded(_bound_to_callers(manager), edge, _reject)
+    finally:
+        if ending is not None:
+            ending.cancel()
 
 
 def _security(hosts: Sequence[str]) -> TransportSecuritySettings:

@@ -26,18 +26,17 @@ from typing import Any
 
 from cachetools import TTLCache
 
+from a2a_bridge.bindings.asgi import Application, Receive, Scope, Send
 from a2a_bridge.codec import JsonSyntaxError, dumps, loads
+from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.callers import Authenticate
 from a2a_bridge.core.errors import A2AError, Reason, internal_error
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.fronts.application import FrontApplication
 from a2a_bridge_adapters.fronts.callers import (
-    Application,
-    Identified,
-    Receive,
-    Scope,
-    Send,
+    Edge,
+    Guarded,
     context_for,
     is_allowed_host,
     owner_of,
@@ -78,8 +77,6 @@ BINDING = "OPENAI"
 HEADER = "x-a2a-conversation"
 #: bytes of a request
 BODY = 16 << 20
-#: seconds for a body to come
-_BODY_TIME = 60.0
 #: characters of HEADER
 _LONGEST_NAME = 256
 #: seconds of silence after which a stream begins, and then gets a comment, so that proxies keep it open
@@ -100,6 +97,7 @@ def openai_front(
     authenticate: Authenticate | None = None,
     allowed_hosts: Sequence[str] = (),
     max_body: int = BODY,
+    max_values: int = REQUEST_VALUES,
     bearer_as: str = "",
 ) -> Any:
     """An agent as a model of OpenAI's API: an ASGI 3 application with /v1/models, /v1/chat/completions and
@@ -107,31 +105,28 @@ def openai_front(
 
     agent: an open `Peer`, or anything that `connect` takes. authenticate: identifies callers, such as an
     `Authentication`; without it everybody who reaches the application may call, as one caller.
-    allowed_hosts: values of the header Host, `NAME:*` with any port; empty: all. max_body: bytes of a
-    request. bearer_as: see `Identified`.
+    allowed_hosts: values of the header Host, `NAME:*` with any port; empty: all. max_body, max_values: bytes
+    and JSON values of a request. bearer_as: see `Edge`.
     """
-    opens = partial(
-        open_openai,
-        authenticate=authenticate,
-        allowed_hosts=allowed_hosts,
+    edge = Edge(
         max_body=max_body,
+        authenticate=authenticate,
+        max_values=max_values,
+        allowed_hosts=allowed_hosts,
         bearer_as=bearer_as,
     )
-    return FrontApplication(agent, opens, authenticate)
+    return FrontApplication(agent, partial(open_openai, edge=edge), authenticate)
 
 
 @asynccontextmanager
 async def open_openai(
     upstream: Upstream,
     *,
-    authenticate: Authenticate | None,
-    allowed_hosts: Sequence[str],
-    max_body: int,
-    bearer_as: str = "",
+    edge: Edge,
+    stopping: asyncio.Event | None = None,  # noqa: ARG001  a cancelled request answers by itself
 ) -> AsyncIterator[Application]:
     """The application of an agent that is open already; see `openai_front`."""
-    front = OpenAiFront(upstream, max_body, allowed_hosts)
-    yield Identified(front, authenticate, _reject, bearer_as)
+    yield Guarded(OpenAiFront(upstream, edge.allowed_hosts), edge, _reject)
 
 
 async def _reject(error: A2AError, send: Send) -> None:
@@ -168,12 +163,11 @@ class _Exchange:
 
 
 class OpenAiFront:
-    """The API of an agent. max_body: bytes of a request. allowed_hosts: see `is_allowed_host`."""
+    """The API of an agent. allowed_hosts: see `is_allowed_host`."""
 
-    def __init__(self, upstream: Upstream, max_body: int, allowed_hosts: Sequence[str]) -> None:
+    def __init__(self, upstream: Upstream, allowed_hosts: Sequence[str]) -> None:
         self._allowed_hosts = tuple(allowed_hosts)
         self._upstream = upstream
-        self._max_body = max_body
         self._named = Conversations(BINDING)
         #: conversations by owner and digest of the transcript
         self._transcripts: MutableMapping[tuple[str, str], list[_Left]] = TTLCache(MOST, LONGEST)
@@ -220,12 +214,7 @@ class OpenAiFront:
             raise RequestError(text, "model", "model_not_found", 404)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, *, is_chat: bool) -> None:
-        try:
-            async with asyncio.timeout(_BODY_TIME):
-                body = await _body(receive, self._max_body)
-        except TimeoutError:
-            text = f"the body has not come within {_BODY_TIME:g} s"
-            raise RequestError(text, status=408) from None
+        body = (await receive())["body"]  # whole: see `Guarded`
         try:
             tree = loads(body)
         except JsonSyntaxError:
@@ -442,23 +431,6 @@ def _check_type(scope: Scope) -> None:
     types = [value for name, value in scope["headers"] if name == b"content-type"]
     if len(types) != 1 or types[0].split(b";")[0].strip().lower() != b"application/json":
         raise RequestError("the content type is application/json", status=415)
-
-
-async def _body(receive: Receive, most: int) -> bytes:
-    """The body of a request. Raises RequestError."""
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise RequestError("the caller has left", status=400)
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > most:
-            raise RequestError(f"the request is larger than {most} bytes", status=413)
-        chunks.append(chunk)
-        if not message.get("more_body", False):
-            return b"".join(chunks)
 
 
 async def _leaving(receive: Receive) -> None:

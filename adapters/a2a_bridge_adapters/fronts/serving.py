@@ -7,18 +7,19 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import typer
 
 from a2a_bridge.app import runtime
 from a2a_bridge.app.peer import Peer
 from a2a_bridge.app.process import stop_signals
-from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.bindings.asgi import Application
+from a2a_bridge.bindings.binding import DialOptions, DocumentHost, ListenAddress, http_host
 from a2a_bridge.cli.connect import version_of
 from a2a_bridge.cli.gateway_setup import found, gateway_options
 from a2a_bridge.cli.log_setup import configure_logging, open_logging
@@ -29,14 +30,15 @@ from a2a_bridge.cli.server_flags import GatewayFlags, UpstreamAuth
 from a2a_bridge.cli.server_options import ListenOptions
 from a2a_bridge.cli.target import Target, load, parse
 from a2a_bridge.cli.values import parse_binding, use_bridge_key
-from a2a_bridge_adapters.fronts.application import Opens
-from a2a_bridge_adapters.fronts.callers import LOCAL
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_adapters.fronts.callers import LOCAL, Edge
 from a2a_bridge_adapters.fronts.flags import FrontFlags, McpFlags, OpenAiFlags
-from a2a_bridge_adapters.fronts.listener import Listener, bind, listen
 from a2a_bridge_adapters.fronts.turn import Upstream
 
 #: seconds for agents to cancel the tasks of requests, after the time for draining
 _CLOSING = 2.0
+#: seconds for the errors of calls that do not end in the time for draining
+_LAST_ANSWERS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +65,15 @@ class _Front:
         listening, dialling = gateway_options(served, relays=False)
         return cls(parse(target), served, listening, dialling)
 
-    def edge(self, flags: McpFlags | OpenAiFlags) -> dict[str, Any]:
-        """The arguments of `open_mcp` and `open_openai` about callers and their requests."""
-        return {
-            "authenticate": self.listening.options.authentication,
-            # Empty for all.
-            "allowed_hosts": flags.allow_host or (LOCAL if self.listening.http.is_local else ()),
-            "max_body": flags.max_body,
-            "bearer_as": flags.api_key_header if flags.api_keys else "",
-        }
+    def edge(self, flags: McpFlags | OpenAiFlags) -> Edge:
+        """What the front asks of its callers."""
+        return Edge(
+            max_body=flags.max_body,
+            authenticate=self.listening.options.authentication,
+            max_values=flags.max_values,
+            allowed_hosts=flags.allow_host or (LOCAL if self.listening.http.is_local else ()),
+            bearer_as=flags.api_key_header if flags.api_keys else "",
+        )
 
     @asynccontextmanager
     async def upstream(self, closing: float) -> AsyncIterator[Upstream]:
@@ -118,7 +120,7 @@ def run_mcp(context: typer.Context, target: str, flags: McpFlags) -> None:
         if flags.stdio:
             run_on(flags.loop, _serve_pipe(front, flags.wait, flags.timeout_graceful_shutdown))
             return
-        _serve(context, front, partial(open_mcp, wait=flags.wait, **front.edge(flags)))
+        _serve(context, front, partial(open_mcp, wait=flags.wait, edge=front.edge(flags)))
 
 
 def run_openai(context: typer.Context, target: str, flags: OpenAiFlags) -> None:
@@ -129,7 +131,7 @@ def run_openai(context: typer.Context, target: str, flags: OpenAiFlags) -> None:
     open_logging(flags.as_gateway())
     with guard(target):
         front = _Front.of(target, flags)
-        _serve(context, front, partial(open_openai, **front.edge(flags)))
+        _serve(context, front, partial(open_openai, edge=front.edge(flags)))
 
 
 async def _serve_pipe(front: _Front, wait: float, grace: float) -> None:
@@ -140,7 +142,11 @@ async def _serve_pipe(front: _Front, wait: float, grace: float) -> None:
             await serve_stdio(upstream, stop, wait=wait)
 
 
-def _serve(context: typer.Context, front: _Front, opens: Opens) -> None:
+#: opens the application of a front for an agent, with an event that ends its running calls
+_Opens = Callable[..., AbstractAsyncContextManager[Application]]
+
+
+def _serve(context: typer.Context, front: _Front, opens: _Opens) -> None:
     """Serves a front over HTTP until a signal. Raises typer.Exit."""
     reloader = reloader_of(context)
     front.listening.follow(reloader)
@@ -151,17 +157,63 @@ def _serve(context: typer.Context, front: _Front, opens: Opens) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """The listener of a front, as a server for `serve_until_signal`."""
+
+    host: DocumentHost
+    #: ends running calls
+    stopping: asyncio.Event
+    grpc: None = None
+    admin: None = None
+
+    @property
+    def http(self) -> ListenAddress:
+        return self.host.address
+
+    @property
+    def secure(self) -> bool:
+        return self.host.options.tls is not None
+
+    @property
+    def cards(self) -> Mapping[str, hub.AgentCard]:
+        """No cards: the addresses of the agent's own are not those of the front."""
+        return {}
+
+    async def drain(self, grace: float) -> None:
+        """Lets requests end for `grace` seconds, and streams that clients only listen to at once. May be
+        repeated.
+        """
+        # Before the end of the grace, so that the error of a call that is still running reaches its caller.
+        last = grace - min(_LAST_ANSWERS, grace / 2)
+        ending = asyncio.get_running_loop().call_later(last, self.stopping.set)
+        await self.host.drain(grace)
+        ending.cancel()
+
+
 @asynccontextmanager
-async def _open(front: _Front, opens: Opens) -> AsyncIterator[Listener]:
-    # Before the front is open: an address that is used is an error without a group of its server's tasks.
-    with bind(front.listening.http) as bound:
-        async with (
-            _ready(front),
-            front.upstream(min(_CLOSING, front.flags.timeout_graceful_shutdown)) as upstream,
-            opens(upstream) as app,
-            listen(app, bound, front.flags) as listener,
-        ):
-            yield listener
+async def _open(front: _Front, opens: _Opens) -> AsyncIterator[Listener]:
+    options, grace = front.listening.options, front.flags.timeout_graceful_shutdown
+    host, stopping = http_host(front.listening.http, options.host_of("http")), asyncio.Event()
+    used: OSError | None = None
+    async with (
+        _ready(front),
+        front.upstream(min(_CLOSING, grace)) as upstream,
+        opens(upstream, stopping=stopping) as app,
+    ):
+        host.mount_application("", app)
+        try:
+            await host.start()
+        except OSError as error:
+            used = error  # raised below: the tasks of the application would make a group of it
+        else:
+            listener = Listener(host, stopping)
+            try:
+                yield listener
+            finally:
+                await listener.drain(grace)
+    if used is not None:
+        raise used
 
 
 @asynccontextmanager
