@@ -14,7 +14,11 @@ import pytest
 from openai import AsyncOpenAI
 
 from a2a_bridge import A2AError, Reason, Run
+from a2a_bridge.app.peer import Peer
+from a2a_bridge.core import service as core_service
 from a2a_bridge.hosting import Event
+from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.testing.probe import Probe, yielding
 from a2a_bridge_adapters.fronts.openai import openai_front
 from tests.fronts.desk import FORMS, PNG, At, Desk, serving
 from tests.fronts.fronts import authentication, listening
@@ -300,6 +304,56 @@ async def test_responses(desk_at: At) -> None:
     assert (events[-1].type, events[-1].response.output_text) == ("response.completed", "hello!")
 
 
+async def test_messages_that_are_referred_to(desk_at: At) -> None:
+    """The second turn of the Vercel AI SDK."""
+    desk, target = desk_at
+    async with fronted(target, authenticate=authentication()) as url:
+        ann, bob = client(url, "key of ann"), client(url, "key of bob")
+        async with ann, bob:
+            given: list[Any] = [user("turn")]
+            for count in (1, 2, 3):
+                answer = await ann.responses.create(model="desk", input=given)
+                assert answer.output_text == f"turn {count}"
+                given += [{"type": "item_reference", "id": answer.output[0].id}, user("turn")]
+            with pytest.raises(openai.BadRequestError, match="not found"):
+                await bob.responses.create(model="desk", input=given)
+            with pytest.raises(openai.BadRequestError, match="not beside previous_response_id"):
+                await ann.responses.create(model="desk", input=given, previous_response_id=answer.id)
+    assert sorted(desk.seen.values()) == [3]
+
+
+async def test_texts_that_are_empty_are_left_out(desk_at: At) -> None:
+    desk, target = desk_at
+    async with fronted(target) as url, client(url) as api:
+        content = [{"type": "text", "text": ""}, {"type": "text", "text": "turn"}]
+        messages = [user(""), assistant(""), user(content)]
+        assert await chat(api, messages) == "turn 1"
+        assert [one.text for one in desk.parts] == ["turn"]
+        assert await chat(api, [*messages, assistant("turn 1"), user(""), user("turn")]) == "turn 2"
+
+
+@pytest.mark.parametrize("ids", [("x", "x"), ("", "")])
+async def test_artifacts_with_equal_ids_are_whole(ids: tuple[str, str]) -> None:
+    task = hub.Task(id="t", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_COMPLETED))
+    for name, text in zip(ids, ("Hello", " world"), strict=True):
+        task.artifacts.add(artifact_id=name).parts.add(text=text)
+    probe = Probe()
+    probe.on_stream = yielding(core_service.Event(hub.StreamResponse(task=task)))
+    card = hub.AgentCard(name="desk", capabilities=hub.AgentCapabilities(streaming=True))
+    async with fronted(Peer(probe, card)) as url, client(url) as api:
+        assert await chat(api, "x") == "Hello world"
+        stream = await api.chat.completions.create(model="desk", messages=[user("x")], stream=True)  # type: ignore[list-item]
+        assert "".join([one.choices[0].delta.content or "" async for one in stream]) == "Hello world"
+
+
+async def test_a_task_that_fails_says_what_it_had_said(desk_at: At) -> None:
+    async with fronted(desk_at[1]) as url, client(url) as api:
+        with pytest.raises(openai.InternalServerError) as failed:
+            await chat(api, "break")
+    assert failed.value.body is not None
+    assert failed.value.body["message"] == "so far\n\nbroken"  # type: ignore[index]
+
+
 async def test_tasks_that_fail(desk_at: At) -> None:
     async with fronted(desk_at[1]) as url, client(url) as api:
         for stream in (False, True):
@@ -398,6 +452,11 @@ WRONG = (
     ("responses", {"input": None}, 400, "input"),
     ("responses", {"input": [{"type": "function_call_output"}]}, 400, "input[0].type"),
     ("responses", {"input": [{"type": DEEP}]}, 400, "input[0].type"),
+    ("responses", {"input": [{"type": "item_reference"}]}, 400, "input[0].id"),
+    ("responses", {"input": [{"type": "item_reference", "id": "rs_1"}, user("x")]}, 400, "input[0].id"),
+    ("responses", {"input": [{"type": "item_reference", "id": "msg_1"}]}, 400, "input[0].role"),
+    ("chat/completions", {"messages": [user([])]}, 400, "messages[0].content"),
+    ("chat/completions", {"messages": [user([{"type": "text", "text": ""}])]}, 400, "messages[0].content"),
     ("responses", {"tools": [{"type": "web_search"}]}, 400, "tools"),
     ("responses", {"background": True}, 400, "background"),
     ("responses", {"text": {"format": {"type": "json_schema"}}}, 400, "text"),

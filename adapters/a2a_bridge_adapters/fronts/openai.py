@@ -310,7 +310,7 @@ class OpenAiFront:
             return
         if answer.failed:
             _forget_waiting(exchange)
-            problem = Problem.of_task(answer)
+            problem = Problem.of_task(answer, "" if exchange.started else exchange.said.strip())
             problem.headers.append(_NO_RETRY)
             await self._fail(exchange, problem, send)
             return

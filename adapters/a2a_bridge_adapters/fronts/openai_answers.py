@@ -17,7 +17,7 @@ from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.content import json_of
-from a2a_bridge_adapters.fronts.openai_requests import RequestError
+from a2a_bridge_adapters.fronts.openai_requests import ITEM, RESPONSE, RequestError
 from a2a_bridge_adapters.fronts.turn import Answer
 
 #: the `type` of errors by HTTP status
@@ -98,12 +98,13 @@ class Problem:
         return cls(status, error.message, None, error.name.lower())
 
     @classmethod
-    def of_task(cls, answer: Answer) -> Problem:
-        """The error for a task that failed, was rejected or was cancelled."""
+    def of_task(cls, answer: Answer, said: str) -> Problem:
+        """The error for a task that failed, was rejected or was cancelled. said: what the agent had said
+        before, unless the caller has it.
+        """
         status = 400 if answer.state == hub.TASK_STATE_REJECTED else 500
-        return cls(
-            status, answer.note or f"the task of the agent is {answer.word}", None, f"task_{answer.word}"
-        )
+        note = answer.note or f"the task of the agent is {answer.word}"
+        return cls(status, f"{said}\n\n{note}" if said else note, None, f"task_{answer.word}")
 
 
 class Chat:
@@ -160,8 +161,9 @@ class Response:
     """The forms of one response."""
 
     def __init__(self, model: str, previous: str) -> None:
-        self.id = f"resp_{uuid4().hex}"
-        self._item = f"msg_{uuid4().hex}"
+        number = uuid4().hex
+        self.id = f"{RESPONSE}{number}"
+        self._item = f"{ITEM}{number}"
         self._model = model
         self._previous = previous or None
         self._created = int(time.time())

@@ -105,6 +105,11 @@ _NOT_IN_RESPONSES: Mapping[str, _Harmless] = {
 }
 
 
+#: the beginnings of the id of a response and of that of its message; the rest is the same
+RESPONSE, ITEM = "resp_", "msg_"
+_TEXTS = ("text", "input_text")
+
+
 def chat_request(body: Any) -> Ask:
     """A request for a chat completion. Raises RequestError."""
     known = _object(body, _NOT_IN_CHAT)
@@ -131,24 +136,37 @@ def response_request(body: Any) -> Ask:
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
     items = _list(given, "input")
-    for place, item in enumerate(items):
-        kind = item.get("type", "message") if isinstance(item, dict) else "message"
-        if kind not in ("message", "reasoning"):
-            path = f"input[{place}].type"
-            raise RequestError(f"{path}: {quoted(kind)} is not supported", path)
-    items = [one for one in items if not isinstance(one, dict) or one.get("type") != "reasoning"]
-    parts, newest, transcript = _split(items, "input")
     previous = known.get("previous_response_id") or ""
     if not isinstance(previous, str):
         raise RequestError("previous_response_id: is text", "previous_response_id")
+    referenced, first = "", 0
+    for place, item in enumerate(items):
+        kind = item.get("type", "message") if isinstance(item, dict) else "message"
+        if kind == "item_reference":
+            # The Vercel AI SDK names the messages that it has got in place of the response.
+            referenced, first = _referenced(item, f"input[{place}]"), place + 1
+            if previous:
+                raise RequestError(f"input[{place}]: not beside previous_response_id", f"input[{place}]")
+        elif kind not in ("message", "reasoning"):
+            path = f"input[{place}].type"
+            raise RequestError(f"{path}: {quoted(kind)} is not supported", path)
+    parts, newest, transcript = _split(items, "input", first)
     return Ask(
         parts,
         newest,
         transcript,
         _text(known, "model"),
         _flag(known, "stream"),
-        previous_response_id=previous,
+        previous_response_id=previous or referenced,
     )
+
+
+def _referenced(item: dict[str, Any], path: str) -> str:
+    """The id of the response of a message that an item refers to. Raises RequestError."""
+    name = _member(item, "id", path)
+    if not name.startswith(ITEM):
+        raise RequestError(f"{path}.id: {quoted(name)} is no message of this agent", f"{path}.id")
+    return RESPONSE + name.removeprefix(ITEM)
 
 
 def _object(body: Any, unsupported: Mapping[str, _Harmless]) -> dict[str, Any]:
@@ -181,16 +199,21 @@ def _list(value: Any, name: str) -> list[Any]:
 
 
 def _split(
-    messages: Sequence[Any], name: str
+    messages: Sequence[Any], name: str, first: int = 0
 ) -> tuple[tuple[hub.Part, ...], str, tuple[tuple[str, str], ...]]:
-    """The newest message as parts and as text, and the transcript before it. Raises RequestError."""
+    """The newest message as parts and as text, and the transcript before it, without messages that are empty.
+    first: the place of the first message that counts. Raises RequestError.
+    """
     transcript: list[tuple[str, str]] = []
     newest: tuple[hub.Part, ...] = ()
     role = ""
-    for place, one in enumerate(messages):
+    path = f"{name}[{len(messages) - 1}]"
+    for place, one in enumerate(messages[first:], first):
         path = f"{name}[{place}]"
         if not isinstance(one, dict):
             raise RequestError(f"{path}: is an object", path)
+        if one.get("type") == "reasoning":
+            continue
         role = one.get("role", "")
         if not isinstance(role, str) or role not in (
             "user",
@@ -211,11 +234,12 @@ def _split(
             said = "".join(_mark(part) for part in newest)
         else:
             said = _plain(content, f"{path}.content")
-        if role not in ("system", "developer"):
+        if said and role not in ("system", "developer"):
             transcript.append((role, said))
     if role != "user":
-        path = f"{name}[{len(messages) - 1}].role"
-        raise RequestError(f"{path}: the last message is the user's", path)
+        raise RequestError(f"{path}.role: the last message is the user's", f"{path}.role")
+    if not newest:
+        raise RequestError(f"{path}.content: is empty", f"{path}.content")
     return newest, transcript[-1][1], tuple(transcript[:-1])
 
 
@@ -238,21 +262,23 @@ def _plain(content: Any, path: str) -> str:
 
 
 def _parts(content: Any, path: str) -> list[hub.Part]:
-    """The content of a message of the user. Raises RequestError."""
+    """The content of a message of the user, without texts that are empty. Raises RequestError."""
     if isinstance(content, str):
-        if not content:
-            raise RequestError(f"{path}: is empty", path)
-        return [text_part(content)]
-    if not isinstance(content, list) or not content:
-        raise RequestError(f"{path}: is text or a list that is not empty", path)
-    return [_part(one, f"{path}[{place}]") for place, one in enumerate(content)]
+        return [text_part(content)] if content else []
+    if not isinstance(content, list):
+        raise RequestError(f"{path}: is text or a list", path)
+    return [
+        _part(one, f"{path}[{place}]")
+        for place, one in enumerate(content)
+        if not (isinstance(one, dict) and one.get("type") in _TEXTS and one.get("text") == "")
+    ]
 
 
 def _part(one: Any, path: str) -> hub.Part:
     if not isinstance(one, dict):
         raise RequestError(f"{path}: is an object", path)
     kind = one.get("type")
-    if kind in ("text", "input_text"):
+    if kind in _TEXTS:
         return text_part(_member(one, "text", path))
     if kind == "image_url":
         image = one.get("image_url")

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections import Counter
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -150,13 +151,25 @@ class Answer:
 
 def answer_of(task: hub.Task, earlier: Shown = _NOTHING) -> Answer:
     """What a task says. earlier: the number of parts of artifacts to leave out."""
-    parts = [part for one in task.artifacts for part in one.parts[earlier.get(one.artifact_id, 0) :]]
+    named = list(_named(task.artifacts))
+    parts = [part for name, one in named for part in one.parts[earlier.get(name, 0) :]]
     status = task.status.message
     others = tuple(part for part in status.parts if part.WhichOneof("content") != "text")
-    shown = {one.artifact_id: len(one.parts) for one in task.artifacts}
+    shown = {name: len(one.parts) for name, one in named}
     return Answer(
         task.status.state, tuple(parts), text_of(status), others, task.id, task.context_id, shown=shown
     )
+
+
+def _named(artifacts: Iterable[hub.Artifact]) -> Iterator[tuple[str, hub.Artifact]]:
+    """Artifacts with names that differ: those of agents that give several the same id, or none, have numbers.
+    An update is about the newest.
+    """
+    seen: Counter[str] = Counter()
+    for one in artifacts:
+        number = seen[one.artifact_id]
+        seen[one.artifact_id] += 1
+        yield f"{one.artifact_id}\0{number}" if number else one.artifact_id, one
 
 
 class Turn:
@@ -181,6 +194,8 @@ class Turn:
         #: parts of artifacts that have been passed on, and the first of them that belong to earlier turns
         self._passed: dict[str, int] = {}
         self._earlier: dict[str, int] = {}
+        #: the names of the newest artifacts of ids that several have
+        self._newest: dict[str, str] = {}
         self._pending: asyncio.Queue[Update | A2AError | None] = asyncio.Queue(_PENDING)
         self._reader: asyncio.Task[None] | None = None
         self._named = asyncio.Event()
@@ -394,8 +409,11 @@ class Turn:
     def _snapshot(self, task: hub.Task) -> tuple[hub.Part, ...]:
         """The parts of a task that the caller does not have."""
         new: list[hub.Part] = []
-        for one in task.artifacts:
-            name, count = one.artifact_id, len(one.parts)
+        self._newest = {}
+        for name, one in _named(task.artifacts):
+            count = len(one.parts)
+            if name != one.artifact_id:
+                self._newest[one.artifact_id] = name
             if name not in self._passed:
                 self._passed[name] = self._earlier[name] = min(self._shown.get(name, 0), count)
             new += one.parts[self._passed[name] :]
@@ -405,8 +423,8 @@ class Turn:
     def _artifact(self, update: hub.TaskArtifactUpdateEvent) -> tuple[hub.Part, ...]:
         """The parts of an update that the caller does not have."""
         artifact = update.artifact
-        name, parts = artifact.artifact_id, tuple(artifact.parts)
-        known = self._index.find(self._task, name)
+        name, parts = self._newest.get(artifact.artifact_id, artifact.artifact_id), tuple(artifact.parts)
+        known = self._index.find(self._task, artifact.artifact_id)
         if update.append or known is None:
             self._passed[name] = self._passed.get(name, 0) + len(parts)
             return parts
