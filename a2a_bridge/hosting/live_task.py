@@ -72,8 +72,6 @@ class LiveTask:
     _last = 0
     _opening: asyncio.Task[None] | None = None
     _sends: tuple[PendingSend, ...] = ()
-    #: copies the history for the present run, see `task_now`
-    _load: Callable[[], Any] = staticmethod(lambda: None)
     #: of the artifacts; None until the first
     _index: ArtifactIndex | None = None
 
@@ -164,7 +162,6 @@ class LiveTask:
                 made.history.extend(history[:count])
             return made
 
-        self._load = load
         return load
 
     async def durable_snapshot(self) -> TaskSnapshot:
@@ -419,7 +416,11 @@ class LiveTask:
         place = next((n for n in reversed(range(len(history))) if history[n].message_id == message_id), None)
         if place is None:
             return
-        self._load()  # the only change that adds no message
+        # In a copy: nothing else removes a message, and runs may read the history as it was (`task_now`).
+        copy = hub.Task()
+        copy.CopyFrom(task)
+        self.task, self._response = copy, None
+        task, history = copy, copy.history
         del history[place]
         if (
             answered

@@ -150,7 +150,7 @@ class RunRegistry:
         run = self.get(scope, task_id)
         if run is not None and run.live.task is not None and not run.live.lost:
             return run
-        stored = known or await self._engine.store.get(scope, task_id)
+        stored = known or await self._engine.store.working_copy(scope, task_id)
         # It may have become live in the meantime.
         run = self.get(scope, task_id)
         if stored is not None and (run is None or run.live.lost):

@@ -188,6 +188,7 @@ class TaskLease:
         "_waiters",
         "_writer",
         "applied",
+        "copy",
         "crowded",
         "dirty",
         "last",
@@ -235,8 +236,10 @@ class TaskLease:
             self.version, self.applied = opened.version, opened.applied
             self.last = self.stored = opened.last
             self._place = place_of(opened.task)
-            self._body_size = self._task_bytes = opened.task.ByteSize()
+            self._body_size = self._task_bytes = opened.size or opened.task.ByteSize()
             self._count(self._body_size)
+        #: the task as of the last change that was collected; None before the first
+        self.copy: hub.Task | None = None if opened is None else opened.task
         self._task: hub.Task | None = None
         self._events: list[hub.StreamResponse] = []
         #: the same events, serialized
@@ -352,7 +355,7 @@ class TaskLease:
         body = checksum = late = None
         self.released_version = self.version if task is None else -1
         if task is not None:
-            self._task = None
+            self._task, self.copy = None, task
             self._place = place_of(task)
             if before is not None:
                 self._place = self._place._replace(context=before.context)
@@ -407,6 +410,15 @@ class TaskLease:
             return False
         return events[0].HasField("task")
 
+    def resting(self, pending: Pending) -> Stored | None:
+        """The task as its last writer leaves it with a change that is durable; None if it has ended, or more
+        changes follow.
+        """
+        if self.copy is None or not self._released or pending.ended or self._submitted != pending.submitted:
+            return None
+        row = pending.change.row
+        return Stored(self.copy, row.version, row.last, applied=row.applied, size=self._task_bytes)
+
     def settle(self, pending: Pending) -> None:
         """A change is durable."""
         self._synced = pending.submitted
@@ -451,6 +463,7 @@ class TaskLease:
     def part(self) -> None:
         """The lease is over. Cuts the reference cycle with its owner, so that both are freed at once."""
         self.on_lost = ignore_loss
+        self.copy = None
         self._count(-self._counted)
 
     def _count(self, size: int) -> None:

@@ -3,7 +3,8 @@
 Rules:
 1. Changes count as durable at once, so nothing is pending and nothing waits.
 2. A task is serialized when its lease is released or it ends; a large task in a worker. Until then the store
-   shares the working copy.
+   shares the working copy. That of a large task which has not ended stays for the next turn, until other ones
+   have taken its place.
 3. Memory is bounded: the number of tasks, the window of each event log, and the number and bytes of the logs
    without writers and readers.
 """
@@ -15,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.memory import MemoryAccount, Table
 from a2a_bridge.bindings.offload import MUCH, start_in_worker
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.event_log import LogReader, LogRules, Pace
@@ -38,6 +39,7 @@ from a2a_bridge.stores.ports import (
     TaskQuery,
     VersionConflictError,
 )
+from a2a_bridge.stores.resting import RESTS, resting_tasks
 
 
 class MemoryStore:
@@ -86,6 +88,8 @@ class MemoryStore:
         self.tables: dict[Scope, TaskTable] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._ended_bytes = 0
+        #: the tasks without a writer whose working copy is kept
+        self._resting: Table[str, Entry] = resting_tasks(self.memory, lambda _, entry: self._serialize(entry))
         self._logs: dict[str, MemoryLog] = {}
         self._on_quiet = self._quiet  # one for all logs
         #: the logs without writers and readers, and their bytes
@@ -128,6 +132,7 @@ class MemoryStore:
         if entry is None or entry.scope != scope or entry.held or entry.version != stored.version:
             raise VersionConflictError(stored.task.id)
         entry.held = True
+        self._resting.pop(entry.task_id)
         return MemoryWriter(self, entry, on_lost, push=push)
 
     async def get(self, scope: Scope, task_id: str, /) -> Stored | None:
@@ -135,6 +140,12 @@ class MemoryStore:
         if entry is None or entry.scope != scope:
             return None
         return Stored(entry.read(), entry.version, entry.last)
+
+    async def working_copy(self, scope: Scope, task_id: str, /) -> Stored | None:
+        entry = self._entries.get(task_id)
+        if entry is None or entry.scope != scope or entry.live is None or entry.held:
+            return await self.get(scope, task_id)
+        return Stored(entry.live, entry.version, entry.last)
 
     async def get_many(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[Stored | None]:
         return [await self.get(scope, task_id) for scope, task_id in tasks]
@@ -191,13 +202,16 @@ class MemoryStore:
 
     def leave(self, entry: Entry, log: MemoryLog) -> None:
         """Ends the lease on a task."""
-        if entry.size < MUCH or entry.live is None:
-            entry.rest()
-            size = len(entry.data)
-            self.memory.add(size - entry.size)
-            entry.size = size
+        if entry.size < RESTS or entry.live is None:
+            self.memory.add(entry.rest())
         else:
-            self._rest_later(entry, entry.live)
+            entry.look()
+            entry.held = False
+            if entry.state in TERMINAL:
+                self._serialize(entry)
+            else:
+                self.memory.add(entry.measure())
+                self._resting.put(entry.task_id, entry, entry.size)
         if entry.state in TERMINAL:
             self._ended[entry.task_id] = None
             self._ended_bytes += entry.size
@@ -205,14 +219,18 @@ class MemoryStore:
         if not log.readers:
             self._quiet(log)
 
-    def _rest_later(self, entry: Entry, task: hub.Task) -> None:
-        """As `Entry.rest`, but a worker serializes the working copy, which nobody changes any more."""
-        entry.look()
-        entry.held = False
+    def _serialize(self, entry: Entry) -> None:
+        """Serializes a task without a writer, which has a working copy; a large one in a worker."""
+        task, version = entry.live, entry.version
+        if task is None:
+            return
+        if entry.size < MUCH:
+            self.memory.add(entry.rest())
+            return
 
         def on_done(done: asyncio.Future[bytes]) -> None:
-            if entry.live is not task or done.cancelled():
-                return  # it has another writer, which has changed it
+            if entry.held or entry.version != version or done.cancelled():
+                return  # it has another writer, or had one
             entry.data, entry.live = done.result(), None
             if self._entries.get(entry.task_id) is entry:
                 grown = len(entry.data) - entry.size
@@ -280,6 +298,7 @@ class MemoryStore:
             raise A2AError(Reason.RESOURCE_EXHAUSTED, "the agent has too many unfinished tasks")
         task_id, _ = self._ended.popitem(last=False)
         entry = self._entries.pop(task_id)
+        self._resting.pop(task_id)
         self._ended_bytes -= entry.size
         self.memory.add(-entry.size)
         if self.tables[entry.scope].remove(task_id):
@@ -348,10 +367,21 @@ class MemoryWriter:
 
     def amend(self, task: hub.Task, /) -> None:
         if not self._lost:
-            self._entry.live = task
-            self._entry.version += 1
+            entry, size = self._entry, 0
+            entry.live = task
+            entry.version += 1
+            if task.history:
+                size = task.history[-1].ByteSize()  # the message that joined it
+            entry.size += size
+            self._store.memory.add(size)
             if self._push and self._log is not None:
-                self._log.note(task)
+                self._note(task, self._log)
+
+    def _note(self, task: hub.Task, log: MemoryLog) -> None:
+        if self._store.memory_outbox.awaits(self._entry.scope, self._entry.task_id):
+            log.note(task)
+        else:
+            log.skip_note()
 
     def when_synced(self, callback: Synced, /) -> None:
         callback(VersionConflictError(self._entry.task_id) if self._lost else None)

@@ -168,6 +168,10 @@ class MemoryOutbox:
         for config_id in self._configs.ids(scope, task_id):
             self._put((scope, task_id, config_id), sequence, event)
 
+    def awaits(self, scope: Scope, task_id: str) -> bool:
+        """True if a config of the task gets its events."""
+        return bool(self._configs.ids(scope, task_id))
+
     def on_new(self, callback: Callable[[], None], /) -> None:
         self._callbacks.append(callback)
 

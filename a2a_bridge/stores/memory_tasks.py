@@ -2,7 +2,8 @@
 
 Rules:
 1. A task with a writer is its working copy. Any other task is kept serialized: smaller than a live message,
-   faster to read than a copy, and immutable.
+   faster to read than a copy, and immutable. But of large tasks that have not ended the last ones stay
+   working copies, with which the next turn of a conversation goes on.
 2. The writer of a log waits for the slowest reader. A log has notes: the task after a change that is no
    event, such as a message that joined its history. With a note, and the events after it, earlier states are
    known exactly. Notes go with the events before them, and beyond a bound.
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 
 from a2a_bridge.bindings.memory import MemoryAccount, Table, Tables, size_of
 from a2a_bridge.core.event_log import EventLog, LogRules
+from a2a_bridge.core.messages import copy_shown
 from a2a_bridge.core.paging import PageTokens, TaskPageFiller
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope, Sent, TaskPage, TaskQuery
@@ -36,7 +38,7 @@ class Entry:
     state: hub.TaskState = hub.TASK_STATE_UNSPECIFIED
     time: int = 0
     data: bytes = b""
-    #: the working copy of its writer, if it is newer than `data`
+    #: the working copy of its writer, or the one that its last writer left, if it is newer than `data`
     live: hub.Task | None = None
     #: True if the task may have a writer
     held: bool = True
@@ -45,23 +47,35 @@ class Entry:
     last: int = 0
     #: the bytes that are counted for it
     size: int = 0
+    #: the same when its working copy was measured last
+    measured: int = 0
 
-    def read(self) -> hub.Task:
-        """A copy of the task."""
+    def read(self, limit: int | None = None) -> hub.Task:
+        """A copy of the task. limit: the newest messages of the history that are needed; None for all."""
         if self.live is None:
             return _parse(self.data)
         copy = hub.Task()
-        copy.CopyFrom(self.live)
+        copy_shown(copy, self.live, limit)
         return copy
 
-    def rest(self) -> None:
-        """Ends its lease."""
+    def rest(self) -> int:
+        """Ends its lease, and serializes it. Returns the bytes by which it counts for more."""
         if self.live is not None:
             self.look()
             # The order of maps matters to who parses it: see `live_task.begin_with`.
             self.data = self.live.SerializeToString(deterministic=True)
             self.live = None
         self.held = False
+        before, self.size = self.size, len(self.data)
+        return self.size - before
+
+    def measure(self) -> int:
+        """Measures the working copy, if it has grown by its size. Returns the bytes that it was larger."""
+        if self.live is None or self.size < 2 * self.measured:
+            return 0
+        before, self.size = self.size, self.live.ByteSize()
+        self.measured = self.size
+        return self.size - before
 
     def look(self) -> None:
         """Reads state and time from the working copy, if there is one."""
@@ -123,7 +137,7 @@ class TaskTable:
             total += 1
             if after is not None and (entry.time, entry.task_id) >= after:
                 continue
-            if not left and len(page.tasks) < query.page_size and page.add(entry.read()):
+            if not left and len(page.tasks) < query.page_size and page.add(entry.read(query.history_length)):
                 last = entry
                 continue
             left += 1
@@ -198,6 +212,13 @@ class MemoryLog(EventLog[hub.StreamResponse]):
         while self._noted > self.rules.size and len(notes) > 1:
             self._drop_note(notes.popleft())
             self._dropped_notes = True
+
+    def skip_note(self) -> None:
+        """Notes nothing of a change that is not an event: states before it are forgotten."""
+        if self._notes is not None:
+            while self._notes:
+                self._drop_note(self._notes.popleft())
+        self._dropped_notes = True
 
     def start(self, sequence: int) -> Note | None:
         """The state from which events lead to the task after event `sequence`; None if it is forgotten."""

@@ -66,6 +66,8 @@ class Stored(NamedTuple):
     holder: str = ""
     #: for the store: the number of the last event in the stored body
     applied: int = 0
+    #: for the store: the bytes of the task, about; 0 if they are not known
+    size: int = 0
 
 
 class VersionConflictError(Exception):
@@ -285,6 +287,12 @@ class Store(Protocol):
 
     async def get(self, scope: Scope, task_id: str, /) -> Stored | None:
         """The task with all its events, None when this scope has no such task."""
+
+    async def working_copy(self, scope: Scope, task_id: str, /) -> Stored | None:
+        """As `get`, for a caller that opens the task next, and alone. The task may be the copy that the last
+        writer has left, which is changed only after `open`, and in which no message of the history is changed
+        or removed: earlier readers of the history may still have it.
+        """
 
     async def get_many(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[Stored | None]:
         """The same for each of several tasks. None also for a task that cannot be read."""

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TypeVar
 from uuid import uuid4
 
-from a2a_bridge.bindings.memory import MemoryAccount
+from a2a_bridge.bindings.memory import MemoryAccount, Table
 from a2a_bridge.bindings.offload import MUCH
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event_log import LogReader
@@ -49,6 +49,7 @@ from a2a_bridge.stores.ports import (
 )
 from a2a_bridge.stores.readers import StoredLogs, TerminalTaskCache
 from a2a_bridge.stores.records import Expiry, Position, Records, SentChange, SentRow, SharedRecords, TaskRow
+from a2a_bridge.stores.resting import RESTS, resting_tasks
 from a2a_bridge.stores.row_format import DamagedError, Segment, parse_checked, unpack
 
 log = logging.getLogger("a2a_bridge.store")
@@ -130,6 +131,8 @@ class StoreBase:
             memory=self.memory,
         )
         self._ended = TerminalTaskCache(options.cache_bytes, options.tasks_kept, memory=self.memory)
+        #: of tasks that this process has written and no one holds, with their scopes
+        self._resting: Table[str, tuple[Scope, Stored]] = resting_tasks(self.memory)
         self._tokens = PageTokens(page_key)
         self.janitor = Janitor(self.delete_expired, options)
         with suppress(RuntimeError):  # there is no loop yet
@@ -232,7 +235,18 @@ class StoreBase:
             # It is the body itself, unless an older version wrote the end without one.
             data = row.body if row.body is not None and not row.tail else task.SerializeToString()
             self._ended.put(scope, task_id, data, row.version, row.last, row.written)
-        return Stored(task, row.version, row.last, row.holder, row.applied)
+        return Stored(task, row.version, row.last, row.holder, row.applied, _size_of([row]))
+
+    async def working_copy(self, scope: Scope, task_id: str, /) -> Stored | None:
+        await self._settle(scope, task_id)  # its last writer may be leaving it
+        kept = self._resting.get(task_id)
+        if kept is None or kept[0] != scope:
+            return await self.get(scope, task_id)
+        self._resting.pop(task_id)
+        found = kept[1]
+        if task_id in self.writer.leases or not await self._is_present(task_id, found):
+            return await self.get(scope, task_id)
+        return found
 
     async def get_many(self, tasks: Sequence[tuple[Scope, str]], /) -> Sequence[Stored | None]:
         for scope, task_id in tasks:
@@ -335,6 +349,10 @@ class StoreBase:
         if lease is not None and lease.scope == scope and lease.pending and self.writer.rejection() is None:
             await lease.wait_settled()
 
+    async def _is_present(self, _task_id: str, _known: Stored) -> bool:
+        """Whether the database has a task as this process has left it, and no other process holds it."""
+        return self._shared is None
+
     async def _row(self, scope: Scope, task_id: str) -> TaskRow | None:
         return (await self._read(self.records.read_tasks([(scope, task_id)])))[0]
 
@@ -378,6 +396,9 @@ class StoreBase:
             if not lease.released and self.writer.leases.get(lease.task_id) is not lease:
                 # Of an `open` that was given up: this process has the task, and nobody works on it.
                 self._tell_of_orphans()
+            left = lease.resting(one)
+            if left is not None and left.size >= RESTS:
+                self._resting.put(lease.task_id, (lease.scope, left), left.size)
             if one.ended and row.body is not None:
                 self._ended.put(lease.scope, lease.task_id, row.body, row.version, row.last, row.written)
             if lease.push and self._notifications is not None:
@@ -413,8 +434,12 @@ class _Filling:
 
 
 async def _parse_by_size(rows: Sequence[TaskRow], parse: Callable[[], Result]) -> Result:
-    size = sum(len(row.body or b"") + sum(len(one.data) for one in row.tail) for row in rows)
-    return await asyncio.to_thread(parse) if size >= MUCH else parse()
+    return await asyncio.to_thread(parse) if _size_of(rows) >= MUCH else parse()
+
+
+def _size_of(rows: Sequence[TaskRow]) -> int:
+    """The bytes of the tasks of these rows, about."""
+    return sum(len(row.body or b"") + sum(len(one.data) for one in row.tail) for row in rows)
 
 
 def _fold(scope: Scope, task_id: str, row: TaskRow) -> hub.Task:
@@ -446,7 +471,7 @@ def _parse_stored(tasks: Sequence[tuple[Scope, str]], rows: Sequence[TaskRow | N
         if row is not None:
             try:
                 task = _fold(scope, task_id, row)
-                stored = Stored(task, row.version, row.last, row.holder, row.applied)
+                stored = Stored(task, row.version, row.last, row.holder, row.applied, _size_of([row]))
             except DamagedError:
                 log.error("task %s is damaged in the store", task_id)  # noqa: TRY400  no trace
         found.append(stored)

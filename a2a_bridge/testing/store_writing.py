@@ -82,6 +82,40 @@ class WritingContract(OpensStores):
                 stored = await found(store, "t")
                 assert (stored.task, stored.last) == (author.task, number + 2)
 
+    async def test_a_working_copy_is_the_task_for_its_next_writer(self, store: Store) -> None:
+        """Large enough to be kept, through turns, and for nobody else."""
+        author = Author(store).begin("t", state=INPUT)
+        for turn in range(4):
+            if turn:
+                stored = await store.working_copy(HERE, "t")
+                assert stored is not None
+                assert (stored.task, stored.last) == (author.task, author.writer.last)
+                author = await Author(store).open(stored)
+            author.amend(f"m{turn}")
+            author.chunk("x" * 20_000)
+            author.status(INPUT, text=f"q{turn}")
+            await author.release()
+            read = await found(store, "t")
+            assert (read.task, read.last) == (author.task, author.writer.last)
+            read.task.Clear()  # a copy
+            assert await store.working_copy(ELSEWHERE[0], "t") is None
+        assert [one.message_id for one in author.task.history][:4] == ["m0", "s3", "m1", "s5"]
+        # Another writer changes it meanwhile; the copy of before is of no use.
+        before = await store.working_copy(HERE, "t")
+        assert before is not None
+        other = await Author(store).reopen("t")
+        other.status(INPUT, text="meanwhile")
+        await other.release()
+        with pytest.raises(VersionConflictError):
+            await Author(store).open(before)
+        after = await store.working_copy(HERE, "t")
+        assert after is not None
+        assert after.task.status.message.parts[0].text == "meanwhile"
+        last = await Author(store).open(after)
+        last.status(COMPLETED)
+        await last.sync()
+        assert (await found(store, "t")).task == last.task
+
     async def test_waiters_are_called_in_order_and_at_once_if_all_is_durable(self, store: Store) -> None:
         results: list[Any] = []
         author = Author(store).begin("t")

@@ -1,6 +1,8 @@
 """A turn of a long conversation: it copies the messages that somebody reads, and no others."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,13 @@ from a2a_bridge.hosting import Event, Run
 from a2a_bridge.hosting.live_task import LiveTask
 from a2a_bridge.hosting.pending_send import PendingSend
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores import MEMORY, StoreOptions, open_store
+from a2a_bridge.stores.memory_tasks import Entry
+from a2a_bridge.stores.ports import Scope, Store
+from a2a_bridge.stores.store_base import StoreBase
+from a2a_bridge.testing.store_scene import Author, made
 from tests.hosting.scene import INPUT, WORKING, Gate, Talk, agent_of, shape
+from tests.patience import PATIENCE
 
 TURNS = 20
 
@@ -97,8 +105,73 @@ async def test_a_message_that_is_taken_out_again_changes_no_earlier_task() -> No
     ids = [one.message_id for one in task.history]
     load = live.task_now()
     live._take_out(ids[3], "")
-    assert [one.message_id for one in task.history] == [*ids[:3], *ids[4:]]
+    assert [one.message_id for one in live.task.history] == [*ids[:3], *ids[4:]]
     assert [one.message_id for one in load().history] == ids
+
+
+def long_task(messages: int) -> hub.Task:
+    """A conversation that waits for its user."""
+    task = made("long", state=INPUT)
+    for number in range(messages):
+        task.history.add(message_id=f"m{number}", role=hub.ROLE_USER).parts.add(text="x" * 100)
+    return task
+
+
+async def turn(talk: Talk, number: int) -> hub.Task:
+    short = hub.SendMessageConfiguration(history_length=3)
+    task: hub.Task = await talk.send("x", task_id="long", message_id=f"turn-{number}", configuration=short)
+    async with asyncio.timeout(PATIENCE):
+        while talk.engine.live:  # noqa: ASYNC110  there is no notification
+            await asyncio.sleep(0)
+    return task
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    address = MEMORY if request.param == "memory" else f"sqlite:///{tmp_path / 'store.db'}"
+    async with open_store(address, StoreOptions(ack_timeout=PATIENCE)) as opened:
+        yield opened
+
+
+async def test_a_turn_reads_no_history(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its working copy stays from turn to turn: nobody parses, copies, serializes or measures the task, but for
+    the body that a database gets.
+    """
+    task = long_task(400)
+    talk = Talk(agent_of(Asking().execute), store=store)
+    await (await Author(store, Scope()).begin(task).sync()).release()
+    await turn(talk, 0)
+    kept = await store.working_copy(Scope(), "long")
+    await (await Author(store, Scope()).open(kept)).release()
+    read: list[Any] = []
+    for one, name in ((Entry, "read"), (Entry, "rest"), (StoreBase, "get"), (LiveTask, "has_message")):
+        monkeypatch.setattr(one, name, lambda *given: read.append(given))
+    for number in range(1, 6):
+        shown = await turn(talk, number)
+        assert len(shown.history) == 3
+    assert read == []
+    again = await store.working_copy(Scope(), "long")
+    assert again.task is kept.task
+    monkeypatch.undo()
+    await (await Author(store, Scope()).open(again)).release()
+    whole = await talk.get("long")
+    assert whole == again.task
+    joined = [one.message_id for one in whole.history if one.message_id.startswith("turn-")]
+    assert (joined, len(whole.history)) == ([f"turn-{number}" for number in range(6)], 400 + 6 * 3 - 1)
+
+
+async def test_a_copy_that_is_dropped_is_written_first(store: Any) -> None:
+    talk = Talk(agent_of(Asking().execute), store=store)
+    await (await Author(store, Scope()).begin(long_task(400)).sync()).release()
+    before = await turn(talk, 0)
+    store.memory.limit = 1  # nothing idle is kept
+    assert store.memory.exceeded
+    assert list(store._resting) == []
+    store.memory.limit = 0
+    assert (await talk.get("long")).status == before.status
+    after = await turn(talk, 1)
+    assert after.status != before.status
+    assert len((await talk.get("long")).history) == 400 + 2 * 3 - 1
 
 
 class Writer:

@@ -127,14 +127,18 @@ async def test_the_account_equals_the_held_bytes(kind: str, tmp_path: Path) -> N
 
 
 async def _held(store: Any) -> int:
-    """The bytes that a store holds without runs, once it has serialized its tasks."""
+    """The bytes that a store holds without runs, once it has serialized its tasks but for the working copies that
+    it keeps, which count once more.
+    """
+    kept = set(store._resting)
     if isinstance(store, MemoryStore):
+        others = [entry for name, entry in store._entries.items() if name not in kept]
         async with asyncio.timeout(PATIENCE):
-            while any(entry.live is not None and not entry.held for entry in store._entries.values()):
+            while any(entry.live is not None and not entry.held for entry in others):
                 await run_in_worker(bool)
-        tasks = sum(len(entry.data) for entry in store._entries.values())
-        return tasks + sum(log.bytes for log in store._logs.values())
-    return int(store._ended.idle)
+        tasks = sum(len(entry.data) for entry in others) + sum(store._entries[name].size for name in kept)
+        return int(store._resting.size + tasks + sum(log.bytes for log in store._logs.values()))
+    return int(store._ended.idle + store._resting.size)
 
 
 @kinds

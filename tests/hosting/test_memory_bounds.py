@@ -9,8 +9,9 @@ from a2a_bridge.hosting import Run
 from a2a_bridge.hosting.live_task import LiveTask
 from a2a_bridge.hosting.pending_send import PendingSend
 from a2a_bridge.hosting.task_run import TaskRun
+from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore
-from a2a_bridge.stores.ports import GapError
+from a2a_bridge.stores.ports import GapError, Registered
 from a2a_bridge.testing.store_scene import COMPLETED, HERE, INPUT, PATIENCE, WORKING, Author, rest, take
 from tests.agents import ScriptedAgent
 from tests.hosting.scene import Talk
@@ -79,6 +80,15 @@ async def test_events_of_ended_tasks_are_kept_up_to_so_many_bytes() -> None:
 async def test_messages_to_a_large_task_are_noted_within_bounds() -> None:
     """Their effect on the task is kept for readers of earlier states, as far as there is room."""
     store = MemoryStore(window_bytes=100_000)
+    # Without a webhook nobody asks for earlier states, and no message makes a copy of the task.
+    author = Author(store, push=True).begin("none", state=INPUT)
+    author.amend("m")
+    number = author.status(WORKING)
+    author.status(INPUT)
+    assert store._logs["none"]._noted == 0
+    assert await store.task_at(HERE, "none", number) == author.task
+    webhook = hub.TaskPushNotificationConfig(task_id="t", id="p", url="https://hook.example/")
+    await store.push_configs.put(HERE, Registered(webhook))
     author = Author(store, push=True).begin("t", state=INPUT)
     author.chunk("x" * 10_000)
     for number in range(50):

@@ -34,7 +34,7 @@ from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.extras import MissingExtraError
 from a2a_bridge.core.option_classes import StoreOptions
 from a2a_bridge.push.secrets import Vault
-from a2a_bridge.stores.ports import StoreOpenError, unavailable
+from a2a_bridge.stores.ports import Stored, StoreOpenError, unavailable
 from a2a_bridge.stores.sql import migrations
 from a2a_bridge.stores.sql.commit import SqlJob
 from a2a_bridge.stores.sql.database import Database, build_insert, cause, is_database_error, mask_url, parse
@@ -115,6 +115,12 @@ class SqlStore(StoreBase):
     async def positions(self, task_ids: Sequence[str], /) -> Mapping[str, Position]:
         """Tasks as the database has them now, for the other replicas. Raises A2AError."""
         return await self._database.read(lambda connection: positions(connection, task_ids), snapshot=False)
+
+    async def _is_present(self, task_id: str, known: Stored) -> bool:
+        if self._beside is None:
+            return True
+        found = (await self.positions([task_id])).get(task_id)
+        return found is not None and found.fence == known.version and not found.holder
 
     async def write(self, work: Callable[[Connection], Result], /, *, order: tuple[str, ...] = ()) -> Result:
         """Runs idempotent `work` in the next transaction, and returns its result once that is durable. order:
