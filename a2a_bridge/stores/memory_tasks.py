@@ -11,9 +11,11 @@ Rules:
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, insort
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from a2a_bridge.bindings.memory import MemoryAccount, Table, Tables, size_of
 from a2a_bridge.core.event_log import EventLog, LogRules
@@ -86,78 +88,126 @@ class Entry:
             self.state = status.state
 
 
+#: the time and the id of a task: its position in every list of its scope
+_Key = tuple[int, str]
+#: a context and a state, empty and 0 for all; each has a list of its tasks
+_Filter = tuple[str, int]
+
+#: the tasks of a context that are looked through for a state; more of them have a list for each state
+_FEW = 256
+#: changes of one list that are made one by one, instead of making the list anew
+_SINGLE = 16
+
+
+class _Listed(NamedTuple):
+    """A task as of the last listing."""
+
+    entry: Entry
+    time: int
+    state: int
+
+
 class TaskTable:
-    """The tasks of one scope in the order of (time, id), as of the last listing.
+    """The tasks of one scope as of the last listing: for each filter the positions of its tasks, in order. A
+    page, and the number of all tasks that match, are found by bisection.
 
     A listing first moves the tasks whose status has changed since. A status is nearly always newer than all
-    before it, so appending keeps the order; otherwise the table is sorted.
+    before it.
     """
 
-    __slots__ = ("_entries", "_newest", "moved")
+    __slots__ = ("_gone", "_listed", "_lists", "moved")
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
-        self._newest = (0, "")
+        self._listed: dict[str, _Listed] = {}
+        self._lists: dict[_Filter, list[_Key]] = {}
+        #: tasks that were removed since the last listing, and that the lists still have
+        self._gone: list[_Listed] = []
         #: new tasks and tasks with a new status since the last listing, in the order of these changes
         self.moved: dict[str, Entry] = {}
 
     def remove(self, task_id: str) -> bool:
         """Removes a task. True if none is left."""
-        self._entries.pop(task_id, None)
+        listed = self._listed.pop(task_id, None)
+        if listed is not None:
+            self._gone.append(listed)
         self.moved.pop(task_id, None)
-        return not self._entries and not self.moved
+        return not self._listed and not self.moved
 
     def _put_in_order(self) -> None:
-        entries, newest, ordered = self._entries, self._newest, True
+        listed, gone = self._listed, self._gone
+        removed: defaultdict[_Filter, list[_Key]] = defaultdict(list)
+        added: defaultdict[_Filter, list[_Key]] = defaultdict(list)
         for task_id, entry in self.moved.items():
             entry.look()
-            entries.pop(task_id, None)
-            entries[task_id] = entry
-            key = (entry.time, task_id)
-            if key < newest:
-                ordered = False
-            else:
-                newest = key
-        self._newest = newest
+            before = listed.get(task_id)
+            if before is not None:
+                gone.append(before)
+            now = listed[task_id] = _Listed(entry, entry.time, entry.state)
+            self._note(added, now)
+        for before in gone:
+            self._note(removed, before)
         self.moved.clear()
-        if not ordered:
-            in_order = sorted(entries.values(), key=lambda entry: (entry.time, entry.task_id))
-            self._entries = {entry.task_id: entry for entry in in_order}
+        gone.clear()
+        for which in removed.keys() | added.keys():
+            self._change(which, removed[which], added[which])
+
+    def _note(self, changes: defaultdict[_Filter, list[_Key]], one: _Listed) -> None:
+        """Adds a task to the changes of each list that it is in."""
+        key, context, state = (one.time, one.entry.task_id), one.entry.context_id, one.state
+        changes["", 0].append(key)
+        if state:
+            changes["", state].append(key)
+        if context:
+            changes[context, 0].append(key)
+            # Only a large context has lists of its states, which the first question makes.
+            if state and (context, state) in self._lists:
+                changes[context, state].append(key)
+
+    def _change(self, which: _Filter, removed: list[_Key], added: list[_Key]) -> None:
+        keys = self._lists.setdefault(which, [])
+        if len(removed) <= _SINGLE:
+            for key in removed:
+                del keys[bisect_left(keys, key)]
+        else:
+            without = set(removed)
+            keys[:] = [key for key in keys if key not in without]
+        if len(added) <= _SINGLE:
+            for key in added:
+                insort(keys, key)
+        else:
+            keys += added
+            keys.sort()
+        if not keys:
+            del self._lists[which]
+
+    def _matching(self, context: str, state: int) -> list[_Key]:
+        """The positions of the tasks that match a filter."""
+        found = self._lists.get((context, state))
+        if found is not None or not (context and state):
+            return found or []
+        found = [key for key in self._lists.get((context, 0), ()) if self._listed[key[1]].state == state]
+        if len(self._lists.get((context, 0), ())) > _FEW and found:
+            self._lists[context, state] = found
+        return found
 
     def page(self, scope: Scope, query: TaskQuery, tokens: PageTokens) -> TaskPage:
         """Implements `Store.list`."""
         self._put_in_order()
         after = tokens.after(scope, query)
-        # The most frequent query, and the only query that need not check every task.
-        unfiltered = not query.context_id and not query.state and query.since is None
+        keys = self._matching(query.context_id, int(query.state))
+        oldest = 0 if query.since is None else bisect_left(keys, (query.since, ""))
+        end = len(keys) if after is None else bisect_left(keys, after)
         page = TaskPageFiller(artifacts=query.artifacts, history_length=query.history_length)
-        last: Entry | None = None
-        total = left = 0
-        for entry in self._match(query):
-            total += 1
-            if after is not None and (entry.time, entry.task_id) >= after:
-                continue
-            if not left and len(page.tasks) < query.page_size and page.add(entry.read(query.history_length)):
-                last = entry
-                continue
-            left += 1
-            if unfiltered:
-                total = len(self._entries)
+        place = end
+        while place > oldest and len(page.tasks) < query.page_size:
+            entry = self._listed[keys[place - 1][1]].entry
+            if not page.add(entry.read(query.history_length)):
                 break
+            place -= 1
         token = ""
-        if last is not None and left:
-            token = tokens.next_token(scope, query, (last.time, last.task_id))
-        return TaskPage(page.tasks, token, total)
-
-    def _match(self, query: TaskQuery) -> Iterator[Entry]:
-        for entry in reversed(self._entries.values()):
-            if query.since is not None and entry.time < query.since:
-                return
-            if query.context_id and entry.context_id != query.context_id:
-                continue
-            if query.state and entry.state != query.state:
-                continue
-            yield entry
+        if oldest < place < end:
+            token = tokens.next_token(scope, query, keys[place])
+        return TaskPage(page.tasks, token, len(keys) - oldest)
 
 
 #: the number of an event and the task after it, serialized; empty before the first

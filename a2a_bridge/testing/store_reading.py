@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from typing import Any
 
 import pytest
 
@@ -98,6 +100,45 @@ class ListContract(OpensStores):
                 read = await pages(store, **query, page_size=size)
                 assert ids(read) == wanted, query
                 assert read[0].total == len(wanted)
+
+    @pytest.mark.parametrize("seed", [1, 2])
+    async def test_lists_equal_a_scan(self, store: Store, seed: int) -> None:
+        """Tasks come and change between lists; pages and totals are those of a scan over all tasks."""
+        choose = random.Random(seed)  # noqa: S311  no secret
+        authors: list[Author] = []
+        states = [WORKING, INPUT, COMPLETED]
+        for round_ in range(6):
+            for author in choose.sample(authors, len(authors) // 3):
+                if author.task.status.state != COMPLETED:
+                    author.status(choose.choice(states), NOON + choose.randrange(40))
+            for number in range(12):
+                time, state = NOON + choose.randrange(40), choose.choice(states)
+                scope = choose.choice([HERE, HERE, ELSEWHERE[0]])
+                task_id, context = f"t{round_}-{number}", choose.choice(["", "x", "x", "y"])
+                authors.append(Author(store, scope).begin(task_id, time, context_id=context, state=state))
+            await asyncio.gather(*(author.sync() for author in authors))
+            for _ in range(12):
+                query = TaskQuery(
+                    context_id=choose.choice(["", "x", "x", "y", "z"]),
+                    state=choose.choice([hub.TASK_STATE_UNSPECIFIED, *states]),
+                    since=choose.choice([None, NOON + choose.randrange(-1, 41)]),
+                )
+                scanned = sorted(
+                    (author.task.status.timestamp.ToNanoseconds(), author.task.id)
+                    for author in authors
+                    if author.scope == HERE
+                    and query.context_id in ("", author.task.context_id)
+                    and query.state in (0, author.task.status.state)
+                    and (query.since or 0) <= author.task.status.timestamp.ToNanoseconds()
+                )
+                options: dict[str, Any] = {
+                    "context_id": query.context_id,
+                    "state": query.state,
+                    "since": query.since,
+                }
+                read = await pages(store, page_size=choose.choice([1, 5, 100]), **options)
+                assert ids(read) == [task_id for _, task_id in reversed(scanned)], query
+                assert {page.total for page in read} == {len(scanned)}, query
 
     async def test_artifacts_come_when_asked_for(self, store: Store) -> None:
         author = Author(store).begin("t")

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import sys
+from dataclasses import replace
 
 import pytest
 
@@ -11,8 +13,8 @@ from a2a_bridge.hosting.pending_send import PendingSend
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore
-from a2a_bridge.stores.ports import GapError, Registered
-from a2a_bridge.testing.store_scene import COMPLETED, HERE, INPUT, PATIENCE, WORKING, Author, rest, take
+from a2a_bridge.stores.ports import GapError, Registered, TaskQuery
+from a2a_bridge.testing.store_scene import COMPLETED, HERE, INPUT, NOON, PATIENCE, WORKING, Author, rest, take
 from tests.agents import ScriptedAgent
 from tests.hosting.scene import Talk
 
@@ -110,6 +112,46 @@ async def test_messages_to_a_large_task_are_noted_within_bounds() -> None:
     assert all(tasks[number] == author.task for number in seen if number not in as_they_were)
     author.writer.release()
     assert store._idle_bytes == log.bytes
+
+
+async def test_a_page_costs_the_same_at_any_number_of_tasks() -> None:
+    store, costs = MemoryStore(), list[list[int]]()
+    for many in (600, 6000):
+        for number in range(many):
+            Author(store).begin(f"{many}-{number}", NOON + number, context_id="c").status(COMPLETED)
+        found: list[int] = []
+        for query in (
+            TaskQuery(),
+            TaskQuery(context_id="c"),
+            TaskQuery(state=COMPLETED),
+            TaskQuery(context_id="c", state=COMPLETED),
+            TaskQuery(context_id="c", state=COMPLETED, since=NOON + 300),
+            TaskQuery(context_id="none", state=COMPLETED),
+        ):
+            page = await store.list(HERE, query)  # it puts the tasks in order
+            token = page.next_page_token
+            calls: list[str] = []
+            sys.setprofile(lambda _, what, __, calls=calls: calls.append(what))
+            second = await store.list(HERE, replace(query, page_token=token))
+            sys.setprofile(None)
+            assert second.total == page.total
+            found.append(len(calls))
+        costs.append(found)
+    assert costs[0] == costs[1]
+
+
+async def test_lists_have_what_is_not_evicted() -> None:
+    store = MemoryStore(most=50)
+    for number in range(300):
+        Author(store).begin(f"{number:03}", NOON + number, context_id="c").status(COMPLETED)
+        if number % 7 == 0 or number > 290:
+            for query in (
+                TaskQuery(page_size=100),
+                TaskQuery(page_size=100, context_id="c", state=COMPLETED),
+            ):
+                page = await store.list(HERE, query)
+                kept = [f"{one:03}" for one in range(number, max(number - 50, -1), -1)]
+                assert ([task.id for task in page.tasks], page.total) == (kept, len(kept))
 
 
 async def test_reading_an_ended_task_keeps_it() -> None:
