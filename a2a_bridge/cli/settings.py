@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, is_dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, get_args, get_origin
 
 import pydantic
@@ -24,7 +24,15 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile, Place, Problem, suggestion
 from a2a_bridge.cli.target import BadTargetError, TargetKind, is_file, is_folder, parse
-from a2a_bridge.cli.values import plain_secret, seconds, text_or_file
+from a2a_bridge.cli.values import (
+    listen_address,
+    parse_binding,
+    parse_dialect,
+    parse_peer,
+    plain_secret,
+    seconds,
+    text_or_file,
+)
 from a2a_bridge.core.options import Option, options_of
 from a2a_bridge.hosting.programs import ProgramError, find_program
 
@@ -38,6 +46,14 @@ _IN_A_FILE = re.compile(r"(?:[^:@]+:\s*)?@(.+)")
 _WRITTEN = ("usage_file",)
 #: options of one agent that only the files of one command have, with the command
 _OF_COMMANDS = {"agent": "serve", "exec": "serve", "upstream": "gateway"}
+#: options whose texts are read at the start of their command, with the functions that read them
+_READ: Mapping[str, Callable[[str], object]] = {
+    **dict.fromkeys(("http", "grpc", "admin"), partial(listen_address, flag="")),
+    "a2a_version": partial(parse_dialect, flag=""),
+    "binding": parse_binding,
+    "peer": parse_peer,
+    "upstream": parse,
+}
 #: types whose texts are not converted
 _STRICT = (bool, int, float, str)
 
@@ -64,9 +80,10 @@ def check(group: type, file: ConfigFile, *, files: bool) -> None:
         _merged(group, file, {}, lambda _, value: value)
     except ConfigError as error:
         problems += error.problems
-    if files:
-        tree, _ = _options_in(file.tree)
-        problems += [Problem(file.line_of(place), text) for place, text in _absent_files(group, tree, ())]
+    tree, _ = _options_in(file.tree)
+    for reason in (_unread, _absence) if files else (_unread,):
+        found = _find_wrong(group, tree, (), reason)
+        problems += [Problem(file.line_of(place), text) for place, text in found]
     if problems:
         raise ConfigError(file.path, sorted(problems, key=lambda one: one.line))
 
@@ -234,8 +251,10 @@ def _secrets(group: type, tree: Mapping[str, Any], place: Place) -> Iterator[tup
             yield from _secrets(_table_class(one), inner, (*place, key, at))
 
 
-def _absent_files(group: type, tree: Mapping[str, Any], place: Place) -> Iterator[tuple[Place, str]]:
-    """The files and programs that a file names, and that cannot be found here."""
+def _find_wrong(
+    group: type, tree: Mapping[str, Any], place: Place, reason: Callable[[Option, str], str]
+) -> Iterator[tuple[Place, str]]:
+    """The texts that are wrong. reason: why the text of an option is; empty if it is right."""
     within = f" of [{'.'.join(map(str, place))}]" if place else ""
     for key, value in tree.items():
         one = options_of(group).get(key.replace("-", "_"))
@@ -243,10 +262,22 @@ def _absent_files(group: type, tree: Mapping[str, Any], place: Place) -> Iterato
             continue
         texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
         for text in texts[:1] if one.name == "exec" else texts:
-            if reason := _absence(one, text):
-                yield (*place, key), f"{key}{within}: {reason}"
+            if found := reason(one, text):
+                yield (*place, key), f"{key}{within}: {found}"
         for at, inner in _inner(one, value):
-            yield from _absent_files(_table_class(one), inner, (*place, key, at))
+            yield from _find_wrong(_table_class(one), inner, (*place, key, at), reason)
+
+
+def _unread(one: Option, text: str) -> str:
+    """Why a text is no value of an option that its command reads at the start; empty if it is one."""
+    read = _READ.get(one.name)
+    if read is None or not text:
+        return ""
+    try:
+        read(text)
+    except (typer.BadParameter, BadTargetError) as error:
+        return str(error)
+    return ""
 
 
 def _absence(one: Option, text: str) -> str:

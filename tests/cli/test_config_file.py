@@ -456,6 +456,27 @@ def test_a_configuration_is_checked(file: Path, tmp_path: Path) -> None:
     assert "none.toml: cannot be read" in done.stderr
 
 
+def test_texts_that_the_command_reads_at_its_start_are_checked(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("""http = "127.0.0.1:99999"
+grpc = "nohost"
+[agents.a]
+upstream = "http://a,b:80"
+binding = "nonsense"
+a2a_version = "9"
+[agents.b]
+upstream = "dns://127.0.0.1/agent:80"
+peer = "nobody"
+[agents.c]
+upstream = "http://127.0.0.1:9"
+binding = "grpc"
+""")
+    for words in ((), ("--no-files",)):
+        done = RUNNER.invoke(app, ["config", "check", str(wrong), *words, "-o", "json"])
+        error = json.loads(done.stdout)["error"]
+        assert [one["line"] for one in error["data"]] == [1, 2, 4, 5, 6, 8, 9]
+
+
 @pytest.mark.parametrize("command", ["serve", "gateway"])
 def test_the_schema_has_every_key(command: str) -> None:
     found = json.loads(said("config", "schema", command))
