@@ -18,10 +18,14 @@ from a2a_bridge.app.serving import Server, serve_service
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress, names
 from a2a_bridge.cards import select
 from a2a_bridge.core.call import Call
+from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.operations import GET_EXTENDED_AGENT_CARD
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.probe import Probe, answering
+from a2a_bridge.testing.probe import Probe
+from tests.cli.commands import serving
 from tests.gateway.test_gateway import card
 from tests.patience import PATIENCE, until
+from tests.shared_library import need_shared_library
 
 WORKING = hub.TaskStatus(state=hub.TASK_STATE_WORKING)
 
@@ -32,9 +36,15 @@ async def begun(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
     await asyncio.Event().wait()
 
 
+async def found(call: Call[Any, Any]) -> Any:
+    if call.operation is GET_EXTENDED_AGENT_CARD:
+        raise A2AError(Reason.UNSUPPORTED_OPERATION)
+    return hub.Task(id="t", context_id="c", status=WORKING)
+
+
 @asynccontextmanager
 async def agent(probe: Probe) -> AsyncIterator[Server]:
-    probe.on_unary = answering(hub.Task(id="t", context_id="c", status=WORKING))
+    probe.on_unary = found
     options = ServeOptions(host=HostOptions(max_connection_streams=100), grace=0)
     async with serve_service(probe, card(), [interface("GRPC")], options) as server:
         yield server
@@ -49,25 +59,42 @@ async def gateway(server: Server) -> AsyncIterator[Server]:
         yield between
 
 
+async def check_calls(target: Any, count: int, *others: str) -> None:
+    """Calls over gRPC, and over other bindings, are answered while that many streams are open over gRPC."""
+    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE):
+        peers = [
+            await stack.enter_async_context(connect(target, binding=one, version="1.0"))
+            for one in ("GRPC", *others)
+        ]
+        streams = [await stack.enter_async_context(aclosing(peers[0].stream("hi"))) for _ in range(count)]
+        # All of them together: none waits for the end of another.
+        first = await asyncio.gather(*(anext(one) for one in streams))
+        assert len({one.task.id for one in first}) == count
+        for one in peers:
+            assert (await one.get_task(hub.GetTaskRequest(id="t"))).id == "t"
+
+
 @pytest.mark.parametrize("count", [120, 1050])
 @pytest.mark.parametrize("behind", [True, False], ids=["gateway", "connect"])
 async def test_calls_are_answered_behind_open_streams(behind: bool, count: int) -> None:
     probe = Probe()
     probe.on_stream = begun
-    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE):
-        server = await stack.enter_async_context(agent(probe))
-        if behind:
-            server = await stack.enter_async_context(gateway(server))
-        peer = await stack.enter_async_context(connect(server.card, binding="GRPC"))
-        streams = [await stack.enter_async_context(aclosing(peer.stream("hi"))) for _ in range(count)]
-        # All of them together: none waits for the end of another.
-        first = await asyncio.gather(*(anext(one) for one in streams))
-        assert len({one.task.id for one in first}) == count
-        callers = [peer]
-        if behind:
-            callers.append(await stack.enter_async_context(connect(server.card, binding="JSONRPC")))
-        for one in callers:
-            assert (await one.get_task(hub.GetTaskRequest(id="t"))).id == "t"
+    async with agent(probe) as server:
+        if not behind:
+            await check_calls(server.card, count)
+            return
+        async with gateway(server) as between:
+            await check_calls(between.card, count, "JSONRPC")
+
+
+@pytest.mark.process
+async def test_the_same_through_a_gateway_in_envoy() -> None:
+    need_shared_library()
+    probe = Probe()
+    probe.on_stream = begun
+    command = ("--server", "envoy", "--listen", "127.0.0.1:0", "--versions", "1.0")
+    async with agent(probe) as server, serving("gateway", str(server.grpc), *command) as running:
+        await check_calls(running.http, 220, "JSONRPC")
 
 
 async def test_calls_that_wait_for_the_agent_are_a_gauge() -> None:
