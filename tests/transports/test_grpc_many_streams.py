@@ -93,7 +93,8 @@ async def test_further_connections_that_are_idle_are_closed(monkeypatch: pytest.
             kept = list(further)
             assert len(kept) == 2
         await until(lambda: not further)
-        assert all(one._channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN for one in kept)
+        closed = grpc.ChannelConnectivity.SHUTDOWN
+        await until(lambda: all(one._channel.get_state() is closed for one in kept))
         # More are made again when they are needed, and stay for as long as they have calls.
         async with streaming(service, 2 * MOST_CALLS):
             assert (await get_task(service)).id == "t"
