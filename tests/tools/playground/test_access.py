@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -11,9 +12,11 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from a2a_bridge.bindings.binding import ListenAddress
+from a2a_bridge.codec import dumps, loads
 from a2a_bridge_tools import playground
 from a2a_bridge_tools.playground.exchange import KEPT, LONGEST, History
-from a2a_bridge_tools.playground.page import Access
+from a2a_bridge_tools.playground.page import Access, Playground
 from tests.cli.commands import ANY_PORT, command, serving
 from tests.tools.playground.browser import api_of, message
 
@@ -178,6 +181,31 @@ async def test_an_agent_that_has_gone() -> None:
         async with api_of(running) as api, api.session.get("/api/agent") as response:
             assert response.status == 502
             assert (await response.json())["error"]["code"]
+
+
+async def test_a_large_notification_is_not_kept_whole() -> None:
+    page = Playground("a2a-bridge", "client", list, ListenAddress())
+    text = "x" * 4_000_000
+    event = dumps(
+        {"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": {"parts": [{"text": text}]}}}
+    )
+    async with page.open() as place, aiohttp.ClientSession() as other:
+        hook = URL(place).with_path(f"/webhook/{page._access.webhook}").with_query({})
+        for _ in range(3):
+            async with other.post(hook, data=BytesIO(event)) as response:
+                assert response.status == 204
+        kept = [loads(line) for line in page.deliveries._kept]
+    assert [(len(one["body"]), one["event"]) for one in kept] == [(64 * 1024, None)] * 3
+
+
+async def test_methods_that_a_path_does_not_have() -> None:
+    page = Playground("a2a-bridge", "client", list, ListenAddress())
+    async with page.open() as place, aiohttp.ClientSession() as api:
+        headers = {"Authorization": f"Bearer {URL(place).query['token']}"}
+        async with api.put(URL(place).with_path("/api/history"), headers=headers) as response:
+            assert (response.status, response.headers["Allow"]) == (405, "GET, DELETE")
+        async with api.head(place) as response:
+            assert (response.status, response.content_type) == (200, "text/html")
 
 
 def test_the_history_is_bounded() -> None:

@@ -17,9 +17,9 @@ import hmac
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
@@ -27,9 +27,8 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import typer
-from aiohttp import web
 
-from a2a_bridge.bindings.binding import DialOptions, ListenAddress, http_fetch
+from a2a_bridge.bindings.binding import DialOptions, HostOptions, ListenAddress, http_fetch, http_host
 from a2a_bridge.cli.values import is_header_name
 from a2a_bridge.codec import DecodeError, JsonSyntaxError, decoder, dumps, encoder, loads
 from a2a_bridge.core import operations as ops
@@ -47,6 +46,7 @@ from a2a_bridge_tools.client.equivalents import format_request, request_of_call
 from a2a_bridge_tools.client.flags import EquivalentKind
 from a2a_bridge_tools.playground.exchange import Exchange, History, error_tree
 from a2a_bridge_tools.playground.subject import Asked, Subject, make, operations
+from a2a_bridge_tools.playground.web import Answer, Application, Lines, Request, Routes
 
 # Below `a2a_bridge`, whose level and format the command sets.
 logger = logging.getLogger("a2a_bridge.cli.playground.server")
@@ -60,7 +60,6 @@ _LAST = 0.5
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _OPERATIONS = {one.name: one for one in ops.ALL}
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  nothing listens there because of this
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 #: headers of every response
@@ -107,7 +106,7 @@ class Access:
         return origin is None or origin == f"http://{host}"
 
 
-#: deliveries that are kept, and bytes of each that are shown
+#: deliveries that are kept, and bytes of each that are read: a longer one has no event
 KEPT = 100
 LONGEST = 64 * 1024
 _SECRET = frozenset(name.lower() for name in TOKEN_HEADERS)
@@ -121,15 +120,16 @@ class Deliveries:
         self._kept: deque[bytes] = deque(maxlen=KEPT)
         self._watching: set[asyncio.Queue[bytes]] = set()
 
-    def take(self, headers: Iterable[tuple[str, str]], body: bytes) -> None:
+    def take(self, headers: Iterable[tuple[str, str]], body: bytes, size: int) -> None:
+        """Keeps a notification. body: its first bytes. size: of the whole."""
         self._number += 1
         line = dumps(
             {
                 "number": self._number,
                 "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
                 "headers": [[name, mask(name, value, _SECRET)] for name, value in headers],
-                "body": body[:LONGEST].decode("utf-8", "replace"),
-                "event": _event(body),
+                "body": body.decode("utf-8", "replace"),
+                "event": _event(body) if size == len(body) else None,
             }
         )
         self._kept.append(line)
@@ -167,6 +167,10 @@ class _BadRequestError(Exception):
         self.field, self.status, self.code = where, status, code
 
 
+def _not_found() -> _BadRequestError:
+    return _BadRequestError("Not Found", status=404, code="NOT_FOUND")
+
+
 @dataclass(slots=True)
 class Playground:
     """The page's server. kind: `agent`, `gateway` or `client`: where it runs."""
@@ -182,6 +186,7 @@ class Playground:
     deliveries: Deliveries = field(default_factory=Deliveries)
     _access: Access = field(default_factory=Access)
     _place: str = ""
+    _routes: Routes = field(default_factory=lambda: Routes(()))
     _files: Mapping[str, tuple[str, bytes]] = field(default_factory=dict)
 
     @asynccontextmanager
@@ -189,58 +194,56 @@ class Playground:
         """Serves while the context is open; gives the address with the token. Raises OSError."""
         self._access = Access(self.listen.host)
         self._files = await asyncio.to_thread(_read_files)
-        application = web.Application(client_max_size=LARGEST, middlewares=[self._guard])
-        application.add_routes(self._routes())
-        # A page that is closed ends its calls.
-        runner = web.AppRunner(
-            application, handler_cancellation=True, access_log=None, shutdown_timeout=_LAST
-        )
-        await runner.setup()
+        host = http_host(self.listen, HostOptions(max_body=LARGEST, cors=""))
+        host.mount_application("", Application(self._answer, HEADERS))
+        self._routes = self._table()
+        await host.start()
         try:
-            await web.TCPSite(runner, self.listen.host, self.listen.port).start()
-            host, port = runner.addresses[0][:2]
-            self._place = f"http://{reachable(ListenAddress(host, port))}"
+            self._place = f"http://{reachable(host.address)}"
             yield f"{self._place}/?token={self._access.token}"
         finally:
-            await runner.cleanup()
+            await host.drain(_LAST)
 
-    def _routes(self) -> list[web.RouteDef]:
-        return [
-            web.get("/", self._page),
-            web.get("/static/{name}", self._static),
-            web.post("/webhook/{secret}", self._webhook),
-            web.get("/api/state", self._state),
-            web.get("/api/agent", self._agent),
-            web.post("/api/calls", self._calls),
-            web.post("/api/equivalent", self._equivalent),
-            web.get("/api/check", self._check),
-            web.get("/api/openapi", self._openapi),
-            web.get("/api/history", self._entries),
-            web.delete("/api/history", self._clear),
-            web.get("/api/history/{number}", self._lines),
-            web.post("/api/history/{number}", self._pin),
-            web.get("/api/export", self._export),
-            web.post("/api/import", self._import),
-            web.get("/api/deliveries", self._watch),
-            web.get("/api/admin/{page}", self._admin),
+    def _table(self) -> Routes:
+        routes: list[tuple[str, str, Any]] = [
+            ("GET", "/", self._page),
+            ("GET", "/static/{}", self._static),
+            ("POST", "/webhook/{}", self._webhook),
+            ("GET", "/api/state", self._state),
+            ("GET", "/api/agent", self._agent),
+            ("POST", "/api/calls", self._calls),
+            ("POST", "/api/equivalent", self._equivalent),
+            ("GET", "/api/check", self._check),
+            ("GET", "/api/openapi", self._openapi),
+            ("GET", "/api/history", self._entries),
+            ("DELETE", "/api/history", self._clear),
+            ("GET", "/api/history/{}", self._lines),
+            ("POST", "/api/history/{}", self._pin),
+            ("GET", "/api/export", self._export),
+            ("POST", "/api/import", self._import),
+            ("GET", "/api/deliveries", self._watch),
+            ("GET", "/api/admin/{}", self._admin),
         ]
+        return Routes(routes)
 
     # access, pages
 
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+    async def _answer(self, request: Request) -> Answer | Lines:
         """Access, and errors as documents."""
         try:
             self._check_access(request)
-            return await handler(request)
+            answers, part, methods = self._routes.find(request)
+            if answers is not None:
+                found: Answer | Lines = await answers(replace(request, part=part))
+                return found
+            if methods:
+                refused = {"code": "METHOD_NOT_ALLOWED", "message": "Method Not Allowed"}
+                return _rejection(405, refused)._replace(headers={"Allow": ", ".join(methods)})
+            return _rejection(404, {"code": "NOT_FOUND", "message": "Not Found"})
         except _BadRequestError as error:
             return _rejection(error.status, {"code": error.code, "message": str(error), "field": error.field})
         except A2AError as error:
             return _rejection(502, error_tree(error))
-        except web.HTTPException as error:
-            return _rejection(
-                error.status, {"code": error.reason.upper().replace(" ", "_"), "message": error.reason}
-            )
         except ConnectionError:
             raise  # the reader has left
         except Exception:
@@ -249,36 +252,37 @@ class Playground:
                 500, {"code": "INTERNAL", "message": "this program has failed; its log says where"}
             )
 
-    def _check_access(self, request: web.Request) -> None:
+    def _check_access(self, request: Request) -> None:
         if not self._access.is_here(request.headers):
             text = "this page is reached by its own address, and by its own scripts only"
             raise _BadRequestError(text, "Host", 403, "FORBIDDEN")
         if request.path.startswith("/api/") and not self._access.bears(request.headers):
             raise _BadRequestError("the token of this launch is needed", "Authorization", 401, "UNAUTHORIZED")
 
-    async def _page(self, request: web.Request) -> web.StreamResponse:
+    async def _page(self, request: Request) -> Answer | Lines:
         if not self._access.knows(request.query.get("token", "")):
             raise _BadRequestError(
                 "open the address that the program prints, with its token", "token", 403, "FORBIDDEN"
             )
         return self._file("index.html")
 
-    async def _static(self, request: web.Request) -> web.StreamResponse:
-        return self._file(request.match_info["name"])
+    async def _static(self, request: Request) -> Answer | Lines:
+        return self._file(request.part)
 
-    def _file(self, name: str) -> web.Response:
+    def _file(self, name: str) -> Answer:
         if name not in self._files:
-            raise web.HTTPNotFound
+            raise _not_found()
         kind, content = self._files[name]
-        return web.Response(body=content, headers={**HEADERS, "Content-Type": f"{kind}; charset=utf-8"})
+        return Answer(200, content, f"{kind}; charset=utf-8")
 
-    async def _webhook(self, request: web.Request) -> web.StreamResponse:
-        if request.match_info["secret"] != self._access.webhook:
-            raise web.HTTPNotFound
-        self.deliveries.take(request.headers.items(), await request.read())
-        return web.Response(status=204)
+    async def _webhook(self, request: Request) -> Answer | Lines:
+        if request.part != self._access.webhook:
+            raise _not_found()
+        body, size = await request.read(LONGEST)
+        self.deliveries.take(request.headers.items(), body, size)
+        return Answer(204)
 
-    async def _state(self, request: web.Request) -> web.StreamResponse:
+    async def _state(self, request: Request) -> Answer | Lines:
         return _json(
             {
                 "program": self.program,
@@ -290,12 +294,13 @@ class Playground:
             }
         )
 
-    def _place_for(self, request: web.Request) -> str:
+    def _place_for(self, request: Request) -> str:
         """Where others reach this server (rule 5)."""
-        is_wild = self.listen.host in _LOOPBACK and urlsplit(f"//{request.host}").hostname not in _LOOPBACK
-        return f"http://{request.host}" if is_wild else self._place
+        named = request.headers["Host"]
+        is_wild = self.listen.host in _LOOPBACK and urlsplit(f"//{named}").hostname not in _LOOPBACK
+        return f"http://{named}" if is_wild else self._place
 
-    async def _agent(self, request: web.Request) -> web.StreamResponse:
+    async def _agent(self, request: Request) -> Answer | Lines:
         return _json((await self._subject(request.query.get("agent", "")).found()).tree())
 
     def _subject(self, name: str) -> Subject:
@@ -331,13 +336,13 @@ class Playground:
             raise _BadRequestError(f"the card has no cell {error.args[0]}", "cells") from None
         return Asked(found, operation, decoded, cells, _headers(tree), str(tree.get("after") or "")), content
 
-    async def _calls(self, request: web.Request) -> web.StreamResponse:
+    async def _calls(self, request: Request) -> Answer | Lines:
         asked, content = await self._parse_call(await _object(request))
         name = asked.found.subject.name
         exchange = self.history.begin(name, asked.operation.name, content, [one.id for one in asked.cells])
-        return await _stream(request, _run(asked, exchange))
+        return Lines(_run(asked, exchange))
 
-    async def _equivalent(self, request: web.Request) -> web.StreamResponse:
+    async def _equivalent(self, request: Request) -> Answer | Lines:
         tree = await _object(request)
         asked, _ = await self._parse_call(tree)
         kind = tree.get("kind")
@@ -356,11 +361,11 @@ class Playground:
             raise _BadRequestError(f"{asked.cells[0].id} is called with {other.value}", "kind")
         return _json({"text": format_request(EquivalentKind(kind), shown, call, candidate, secrets)})
 
-    async def _check(self, request: web.Request) -> web.StreamResponse:
+    async def _check(self, request: Request) -> Answer | Lines:
         subject = self._subject(request.query.get("agent", ""))
-        return await _stream(request, _findings(subject, "hello" if request.query.get("send") == "1" else ""))
+        return Lines(_findings(subject, "hello" if request.query.get("send") == "1" else ""))
 
-    async def _openapi(self, request: web.Request) -> web.StreamResponse:
+    async def _openapi(self, request: Request) -> Answer | Lines:
         found = await self._subject(request.query.get("agent", "")).found()
         try:
             [cell] = found.choose([request.query.get("cell", "")])
@@ -373,12 +378,12 @@ class Playground:
 
     # history
 
-    async def _entries(self, _request: web.Request) -> web.StreamResponse:
+    async def _entries(self, _request: Request) -> Answer | Lines:
         return _json(self.history.entries())
 
-    async def _clear(self, _request: web.Request) -> web.StreamResponse:
+    async def _clear(self, _request: Request) -> Answer | Lines:
         self.history.clear()
-        return web.Response(status=204, headers=HEADERS)
+        return Answer(204)
 
     def _exchange(self, number: str) -> Exchange:
         found = self.history.get(int(number)) if number.isdecimal() and len(number) < 10 else None
@@ -386,39 +391,39 @@ class Playground:
             raise _BadRequestError(f"there is no exchange {number} any more", "number", 404, "NOT_FOUND")
         return found
 
-    async def _lines(self, request: web.Request) -> web.StreamResponse:
-        return _ndjson(self._exchange(request.match_info["number"]).lines)
+    async def _lines(self, request: Request) -> Answer | Lines:
+        return _ndjson(self._exchange(request.part).lines)
 
-    async def _pin(self, request: web.Request) -> web.StreamResponse:
-        found, tree = self._exchange(request.match_info["number"]), await _object(request)
+    async def _pin(self, request: Request) -> Answer | Lines:
+        found, tree = self._exchange(request.part), await _object(request)
         if not isinstance(tree.get("pinned"), bool):
             raise _BadRequestError("true or false", "pinned")
         found.pinned = tree["pinned"]
         return _json(found.entry())
 
-    async def _export(self, request: web.Request) -> web.StreamResponse:
+    async def _export(self, request: Request) -> Answer | Lines:
         number = request.query.get("number", "")
         return _ndjson(self._exchange(number).lines if number else self.history.export())
 
-    async def _import(self, request: web.Request) -> web.StreamResponse:
+    async def _import(self, request: Request) -> Answer | Lines:
         try:
-            return _json({"numbers": self.history.import_lines((await request.read()).splitlines())})
+            body, _ = await request.read()
+            return _json({"numbers": self.history.import_lines(body.splitlines())})
         except ValueError as error:
             raise _BadRequestError(str(error)) from None
 
     # other pages
 
-    async def _watch(self, request: web.Request) -> web.StreamResponse:
-        return await _stream(request, self.deliveries.lines())
+    async def _watch(self, _request: Request) -> Answer | Lines:
+        return Lines(self.deliveries.lines())
 
-    async def _admin(self, request: web.Request) -> web.StreamResponse:
-        page = request.match_info["page"]
+    async def _admin(self, request: Request) -> Answer | Lines:
+        page = request.part
         if self.admin is None or page not in ("usage", "metrics"):
-            raise web.HTTPNotFound
+            raise _not_found()
         async with http_fetch(DialOptions(timeout=_CHECK)) as fetch:
             found = await fetch(f"http://{reachable(self.admin)}/{page}", {})
-        kind = found.headers.get("content-type", "text/plain")
-        return web.Response(status=found.status, body=found.body, headers={**HEADERS, "Content-Type": kind})
+        return Answer(found.status, found.body, found.headers.get("content-type", "text/plain"))
 
 
 def reachable(address: ListenAddress) -> ListenAddress:
@@ -456,22 +461,10 @@ async def _findings(subject: Subject, text: str) -> AsyncGenerator[bytes, None]:
     yield dumps({"ok": is_ok(findings), "warnings": count_warnings(findings)})
 
 
-async def _stream(request: web.Request, lines: AsyncGenerator[bytes, None]) -> web.StreamResponse:
-    response = web.StreamResponse(headers={**HEADERS, "Content-Type": "application/x-ndjson"})
-    await response.prepare(request)
-    # A page that is closed is no fault of this program.
-    with suppress(ConnectionResetError):
-        async with aclosing(lines):
-            async for line in lines:
-                await response.write(line + b"\n")
-        await response.write_eof()
-    return response
-
-
-async def _object(request: web.Request) -> dict[str, Any]:
+async def _object(request: Request) -> dict[str, Any]:
     """The body of a request. Raises _BadRequestError."""
     try:
-        tree = loads(await request.read())
+        tree = loads((await request.read())[0])
     except JsonSyntaxError as error:
         raise _BadRequestError(f"the body is not JSON: {error}", code="PARSE_ERROR") from None
     if not isinstance(tree, dict):
@@ -503,15 +496,15 @@ def _read_files() -> dict[str, tuple[str, bytes]]:
     }
 
 
-def _json(tree: Any) -> web.Response:
-    return web.Response(body=dumps(tree), headers={**HEADERS, "Content-Type": "application/json"})
+def _json(tree: Any) -> Answer:
+    return Answer(200, dumps(tree))
 
 
-def _ndjson(lines: Sequence[bytes]) -> web.Response:
-    body = b"".join(line + b"\n" for line in lines)
-    return web.Response(body=body, headers={**HEADERS, "Content-Type": "application/x-ndjson"})
+def _ndjson(lines: Sequence[bytes]) -> Answer:
+    return Answer(200, b"".join(line + b"\n" for line in lines), "application/x-ndjson")
 
 
-def _rejection(status: int, error: dict[str, Any]) -> web.Response:
-    body = dumps({"error": {name: value for name, value in error.items() if value not in ("", None)}})
-    return web.Response(status=status, body=body, headers={**HEADERS, "Content-Type": "application/json"})
+def _rejection(status: int, error: dict[str, Any]) -> Answer:
+    return Answer(
+        status, dumps({"error": {name: value for name, value in error.items() if value not in ("", None)}})
+    )
