@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import openai
 import pytest
 from mcp.shared._httpx_utils import create_mcp_http_client
 
@@ -19,6 +20,8 @@ from a2a_bridge_adapters.fronts.openai import openai_front
 from tests.fronts.desk import FORMS, At, Desk, serving
 from tests.fronts.fronts import ACCEPT, INITIALIZE, authentication, running
 from tests.fronts.test_mcp import TOOL
+from tests.fronts.test_openai import chat, client
+from tests.fronts.test_openai import fronted as openai_at
 from tests.patience import PATIENCE
 from tests.transports.http_scene import Wire
 
@@ -111,6 +114,22 @@ async def test_a_body_of_many_values_is_not_decoded(path: str, key: str, status:
         finally:
             tracemalloc.stop()
             await host.drain(0)
+
+
+async def test_limits_and_callers_that_are_not_known() -> None:
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving(Desk(), *FORMS[0]) as card,
+        openai_at(card, authenticate=authentication(), max_body=100) as url,
+        client(url, "wrong") as api,
+        client(url, "key of ann") as ann,
+    ):
+        with pytest.raises(openai.AuthenticationError) as unknown:
+            await chat(api, "x")
+        assert unknown.value.response.headers["www-authenticate"] == 'Bearer realm="test"'
+        with pytest.raises(openai.APIStatusError, match="larger than 100 bytes") as large:
+            await chat(ann, "x" * 200)
+        assert large.value.status_code == 413
 
 
 class Session:

@@ -495,22 +495,6 @@ async def test_requests_that_are_wrong() -> None:
     assert not desk.seen
 
 
-async def test_limits_and_callers_that_are_not_known() -> None:
-    async with (
-        asyncio.timeout(PATIENCE),
-        serving(Desk(), *FORMS[0]) as card,
-        fronted(card, authenticate=authentication(), max_body=100) as url,
-        client(url, "wrong") as api,
-        client(url, "key of ann") as ann,
-    ):
-        with pytest.raises(openai.AuthenticationError) as unknown:
-            await chat(api, "x")
-        assert unknown.value.response.headers["www-authenticate"] == 'Bearer realm="test"'
-        with pytest.raises(openai.APIStatusError, match="larger than 100 bytes") as large:
-            await chat(ann, "x" * 200)
-        assert large.value.status_code == 413
-
-
 async def test_hosts_that_are_not_allowed() -> None:
     async with (
         asyncio.timeout(PATIENCE),
