@@ -339,6 +339,29 @@ class AsgiMountContract(ABC):
             async with asyncio.timeout(PATIENCE):
                 await finished.wait()
 
+    async def test_the_end_of_a_stream_whose_client_has_left_is_no_error(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """sse-starlette sends it in any case, and the SDK of MCP logs the error."""
+
+        async def answer(app: App, _scope: Any, receive: Any, send: Any) -> None:
+            await body_of(receive)
+            await start(send)
+            await part(send, b"begun")
+            app.entered.set()
+            await receive()
+            await part(send, b"more")
+            await part(send, more=False)
+
+        async with self.talking(answer) as (app, connection):
+            connection.send(request("POST", self.path, b"x"))
+            await app.entered.wait()
+            connection.writer.transport.abort()
+            async with asyncio.timeout(PATIENCE):
+                await app.left.wait()
+            await until(lambda: not app.counts["running"])
+        assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+
     async def test_an_exception_before_the_head_is_an_error(self, caplog: pytest.LogCaptureFixture) -> None:
         async def answer(_: App, _scope: Any, receive: Any, send: Any) -> None:
             await body_of(receive)

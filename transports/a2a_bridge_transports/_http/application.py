@@ -6,8 +6,10 @@ Rules:
 2. The head is sent with the first part of the response, as ASGI asks, and at once for an event stream, whose
    reader waits for it. Until then a failure is an answer of the host. Later the connection breaks, so that no
    client takes the response for a whole one. Neither shows the exception.
-3. The application hears `http.disconnect` when the client has left, and then `send` raises OSError. It is not
-   cancelled: it may have work to finish.
+3. The application hears `http.disconnect` when the client has left. It is not cancelled: it may have work to
+   finish. What it sends then is dropped, as ASGI 2.3 says: applications such as those of sse-starlette send
+   the end of a stream in any case, and report an error as a fault of theirs. One that sends on and on does
+   not listen, and gets OSError.
 4. A body that is too large, too slow or malformed is `http.disconnect`, too. The client gets the error of
    the host, whatever the application sends.
 5. When the host drains, an event stream that a GET reads ends at once, as a whole response. Other requests
@@ -40,6 +42,8 @@ _log = logging.getLogger("a2a_bridge.http")
 
 #: the version of the specification that applications are told: with it they listen for the end of the client
 SPECIFICATION = {"version": "3.0", "spec_version": "2.3"}
+#: parts that are dropped before an application has to end
+_MOST_DROPPED = 100
 #: the name of a header, and what would end its value early (response splitting)
 _NAME, _SPLITTING = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), re.compile(rb"[\r\n\0]")
 #: headers of a connection, which belong to the host
@@ -113,6 +117,7 @@ class Answering:
     """One request, answered by an application. running: has it until its application has returned."""
 
     __slots__ = (
+        "_dropped",
         "_end",
         "_failure",
         "_has_ended",
@@ -162,6 +167,8 @@ class Answering:
         self._is_stream = False
         #: bytes of the response
         self._size = 0
+        #: parts that were sent after the client had left
+        self._dropped = 0
         #: parts since other tasks had their turn
         self._turn = 0
 
@@ -259,8 +266,8 @@ class Answering:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        """`send` of ASGI. Raises OSError if the client has left, RuntimeError and ValueError for a message
-        that does not fit.
+        """`send` of ASGI. Raises OSError if the client has left long ago, RuntimeError and ValueError for a
+        message that does not fit.
         """
         kind = message["type"]
         if kind == "http.response.body":
@@ -279,10 +286,21 @@ class Answering:
         else:
             raise ValueError(f"the message {kind!r} is not known here")
 
+    async def _drop(self, *, more: bool) -> None:
+        """Takes a part that nobody reads. Raises OSError after many of them."""
+        self._dropped += 1
+        if self._dropped > _MOST_DROPPED:
+            raise ConnectionResetError("the client has left")
+        self._has_ended = not more
+        await asyncio.sleep(0)  # so that an application that listens hears of it
+
     async def _put(self, data: bytes, *, more: bool) -> None:
         if not self._is_begun or self._has_ended:
             raise RuntimeError("a part of the response came before its start, or after its end")
-        if self._has_left or self._is_retired or self._failure is not None:
+        if self._has_left and self._failure is None:
+            await self._drop(more=more)
+            return
+        if self._is_retired or self._failure is not None:
             raise ConnectionResetError("the client gets nothing more of this response")
         self._size += len(data)
         length = self._length
@@ -296,7 +314,8 @@ class Answering:
                 await self.request.put_part(head, data if self._sends_body else b"", more=more)
         except OSError:
             self.leave()
-            raise
+            await self._drop(more=more)
+            return
         if not more:
             self._has_ended = True
             self._end.set()
