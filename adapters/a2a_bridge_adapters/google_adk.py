@@ -33,7 +33,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.content import Answer, data_text, file_part, jsonable, media_type_of, url_part
 from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversations
 from a2a_bridge_adapters.executor import ConversationExecutor
-from a2a_bridge_adapters.questions import ABANDONED, MAY_HAVE_RUN, Approval, OpenCall, ask
+from a2a_bridge_adapters.questions import ABANDONED, DECISIONS, MAY_HAVE_RUN, Approval, OpenCall, ask
 
 _CONFIRMATION = "adk_request_confirmation"
 _CREDENTIAL = "adk_request_credential"
@@ -458,7 +458,7 @@ def call_of(call: Any) -> OpenCall | None:
         jsonable(original.get("args") or {} if payload is None else payload),
         str(original.get("name") or "a tool"),
         approval=True,
-        changeable=payload is not None,
+        decisions=DECISIONS if payload is not None else DECISIONS - {"edit"},
         hint="" if hint.startswith(_HINT) else hint,
     )
 

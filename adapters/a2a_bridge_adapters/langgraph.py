@@ -30,7 +30,7 @@ from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversatio
 from a2a_bridge_adapters.executor import ConversationExecutor, awaited
 from a2a_bridge_adapters.langgraph_messages import MESSAGES, Spoken
 from a2a_bridge_adapters.langgraph_nodes import is_synchronous, last_nodes
-from a2a_bridge_adapters.questions import ABANDONED, Approval, OpenCall, ask
+from a2a_bridge_adapters.questions import ABANDONED, DECISIONS, Approval, OpenCall, ask
 
 log = logging.getLogger("a2a_bridge.adapters.langgraph")
 
@@ -256,16 +256,20 @@ def calls_of(interrupt: Any) -> list[OpenCall]:
     value, requests = interrupt.value, _requests(interrupt.value)
     if requests is None:
         return [OpenCall(interrupt.id, jsonable(value))]
-    return [
-        OpenCall(
-            _call_id(interrupt, place, requests),
-            jsonable(one["args"]),
-            one["name"],
-            approval="approve" in _decisions(value, one["name"]),
-            hint=_hint(one),
+    calls = []
+    for place, one in enumerate(requests):
+        allowed = DECISIONS.intersection(_decisions(value, one["name"]))
+        calls.append(
+            OpenCall(
+                _call_id(interrupt, place, requests),
+                jsonable(one["args"]),
+                one["name"],
+                approval=bool(allowed),  # else the answer is the result of the tool
+                decisions=allowed,
+                hint=_hint(one),
+            )
         )
-        for place, one in enumerate(requests)
-    ]
+    return calls
 
 
 def _hint(request: Mapping[str, Any]) -> str:

@@ -41,7 +41,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.content import Answer, data_text, file_part, media_type_of, url_part
 from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversations
 from a2a_bridge_adapters.executor import ConversationExecutor, awaited
-from a2a_bridge_adapters.questions import ABANDONED, Approval, OpenCall, ask, interrupted
+from a2a_bridge_adapters.questions import ABANDONED, DECISIONS, Approval, OpenCall, ask, interrupted
 
 Item = dict[str, Any]
 
@@ -207,7 +207,8 @@ class OpenAIAgentExecutor(ConversationExecutor[_History]):
             if name in self._questions:
                 yield OpenCall(_call_id(item), _question(value))
             else:
-                yield OpenCall(_call_id(item), value, name or "a tool", approval=True, changeable=False)
+                only = DECISIONS - {"edit"}
+                yield OpenCall(_call_id(item), value, name or "a tool", approval=True, decisions=only)
 
 
 async def _cancelled_tools(mark: object) -> None:

@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import product
@@ -52,7 +52,15 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.content import Answer, data_text, file_part, jsonable, media_type_of
 from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversations
 from a2a_bridge_adapters.executor import ConversationExecutor, awaited
-from a2a_bridge_adapters.questions import ABANDONED, Approval, OpenCall, ask, interrupted
+from a2a_bridge_adapters.questions import (
+    ABANDONED,
+    DECISIONS,
+    Approval,
+    OpenCall,
+    ask,
+    decisions_of,
+    interrupted,
+)
 
 #: methods of capabilities that may change the output
 _HOOKS = frozenset(
@@ -82,8 +90,9 @@ class PydanticAgentExecutor(ConversationExecutor[_History]):
     """Runs an Agent of Pydantic AI.
 
     deps: makes the dependencies of the agent from a run; it may be a coroutine function. stream: see
-    ConversationExecutor. conversations: the histories that are kept. Raises TypeError for an object that is
-    no Agent.
+    ConversationExecutor. allowed_decisions: what a caller may decide about a tool that needs an approval, see
+    `questions.DECISIONS`. conversations: the histories that are kept. Raises TypeError for an object that is
+    no Agent, ValueError for a decision that does not exist.
     """
 
     def __init__(
@@ -92,12 +101,14 @@ class PydanticAgentExecutor(ConversationExecutor[_History]):
         *,
         deps: Callable[[Run], Any] | None = None,
         stream: bool | None = None,
+        allowed_decisions: Collection[str] = DECISIONS,
         conversations: int = MOST,
     ) -> None:
         if not hasattr(agent, "run_stream_events"):
             raise TypeError(f"a {type(agent).__name__} is no Agent of Pydantic AI")
         super().__init__(Conversations(conversations), stream=stream)
         self._agent, self._deps = agent, deps
+        self._decisions = decisions_of(allowed_decisions)
         #: False if the text of the model is the JSON of a structured output
         self._streams = not any(
             isinstance(one, (NativeOutput, PromptedOutput)) for one in _members(agent.output_type)
@@ -188,7 +199,7 @@ class PydanticAgentExecutor(ConversationExecutor[_History]):
             raise RuntimeError("the run of the agent ended without a result")
         output, messages = result.output, result.all_messages()
         if isinstance(output, DeferredToolRequests):
-            calls = tuple(calls_of(output))
+            calls = tuple(calls_of(output, self._decisions))
             self.conversations.keep(key, _History(messages, run.task_id, calls))
             yield ask(run, calls)
             return
@@ -280,10 +291,11 @@ def _parts(returned: Any) -> Iterator[hub.Part]:
             yield one
 
 
-def calls_of(requests: Any) -> Iterator[OpenCall]:
-    """The open calls of a run."""
+def calls_of(requests: Any, decisions: frozenset[str]) -> Iterator[OpenCall]:
+    """The open calls of a run. decisions: what the caller may decide about tools."""
     for call in requests.approvals:
-        yield OpenCall(call.tool_call_id, jsonable(call.args_as_dict()), call.tool_name, approval=True)
+        arguments = jsonable(call.args_as_dict())
+        yield OpenCall(call.tool_call_id, arguments, call.tool_name, approval=True, decisions=decisions)
     for call in requests.calls:
         question = requests.kind(call.tool_call_id) == "question"
         name = "" if question else call.tool_name

@@ -10,13 +10,14 @@ An answer is a message to that task:
 3. An approval takes true or false, a text, or `{"approved": …, "reason": …, "arguments": …}`. A text that is
    no yes denies, and is the reason.
    Other arguments than those of the call are for frameworks that can change them.
+   A call may allow some of these decisions only: an answer with another one is none.
 4. An answer that does not answer all open calls changes nothing: the question is asked again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from a2a_bridge.codec import dumps
@@ -28,6 +29,15 @@ from a2a_bridge_adapters.content import json_of
 CALLS = "calls"
 _YES = frozenset({"yes", "y", "ok", "okay", "approve", "approved", "allow", "confirm", "true"})
 _NO = frozenset({"", "no", "n", "deny", "denied", "reject", "rejected", "cancel", "false"})
+
+#: what a caller may decide about a call that needs an approval: as it is, with other arguments, not at all
+DECISIONS = frozenset({"approve", "edit", "reject"})
+#: why a decision is none, by the decision
+_NOT_ALLOWED = {
+    "approve": "{} is not called with the arguments of the agent. Give others, or answer no.",
+    "edit": "{} takes no other arguments. Answer yes or no.",
+    "reject": "{} cannot be denied. Answer yes.",
+}
 
 #: the reason for calls that were open when their conversation went on without an answer
 ABANDONED = "The user did not answer and went on."
@@ -55,8 +65,8 @@ class OpenCall:
     name: str = ""
     #: True if the answer is yes or no
     approval: bool = False
-    #: False if the arguments of an approved call are those of the agent only
-    changeable: bool = True
+    #: those of DECISIONS that the caller may take
+    decisions: frozenset[str] = DECISIONS
     #: a text of the tool for the people who decide
     hint: str = ""
 
@@ -89,6 +99,15 @@ class Approval:
     approved: bool
     reason: str = ""
     arguments: Mapping[str, Any] | None = None
+
+
+def decisions_of(names: Collection[str]) -> frozenset[str]:
+    """The decisions of an option. Raises ValueError for another one, or for none."""
+    if isinstance(names, str) or not names or not DECISIONS.issuperset(names):
+        raise ValueError(
+            f"allowed_decisions is a list of some of {', '.join(sorted(DECISIONS))}, not {names!r}"
+        )
+    return frozenset(names)
 
 
 def interrupted(value: Any) -> Any:
@@ -168,6 +187,16 @@ def answers(parts: Sequence[hub.Part], calls: Sequence[OpenCall]) -> dict[str, A
 
 
 def _approval(call: OpenCall, value: Any) -> Approval:
+    """The answer to a call. Raises UnclearAnswerError for one that is none, or not allowed."""
+    found = _read(call, value)
+    changed = found.approved and found.arguments not in (None, call.value)
+    decision = "edit" if changed else "approve" if found.approved else "reject"
+    if decision not in call.decisions:
+        raise UnclearAnswerError(_NOT_ALLOWED[decision].format(call.name))
+    return found if changed else replace(found, arguments=None)
+
+
+def _read(call: OpenCall, value: Any) -> Approval:
     match value:
         case bool():
             return Approval(value)
@@ -178,8 +207,6 @@ def _approval(call: OpenCall, value: Any) -> Approval:
         case {"approved": bool(approved)}:
             reason, arguments = value.get("reason", ""), value.get("arguments")
             if isinstance(reason, str) and (arguments is None or isinstance(arguments, dict)):
-                if arguments not in (None, call.value) and not call.changeable:
-                    raise UnclearAnswerError(f"{call.name} takes no other arguments. Answer yes or no.")
                 return Approval(approved, reason, arguments)
     form = '{"approved": …, "reason": …, "arguments": …}'
     raise UnclearAnswerError(f"The answer for {call.call_id} is true, false, a text, or {form}.")

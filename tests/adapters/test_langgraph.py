@@ -250,6 +250,29 @@ def test_the_description_of_a_tool_is_in_the_question() -> None:
             assert decision.get("decisions", [decision]) == [{"type": "approve"}]
 
 
+@each(
+    ("allowed", "decisions"),
+    [
+        (["approve", "reject"], {"approve", "reject"}),
+        (["edit"], {"edit"}),
+        (["approve", "edit", "reject", "respond"], {"approve", "edit", "reject"}),
+        (["respond"], set()),
+    ],
+)
+def test_a_review_decides_what_a_caller_may(allowed: list[str], decisions: set[str]) -> None:
+    from langgraph.types import Interrupt
+
+    from a2a_bridge_adapters.langgraph import calls_of, resumed
+
+    request = {"name": "delete", "args": {"path": "x"}}
+    review = {"action_name": "delete", "allowed_decisions": allowed}
+    asked = Interrupt({"action_requests": [request], "review_configs": [review]}, "1")
+    (call,) = calls_of(asked)
+    assert (call.decisions, call.approval) == (decisions, bool(decisions))
+    if not call.approval:
+        assert resumed(asked, {"1": "done"}) == {"decisions": [{"type": "respond", "message": "done"}]}
+
+
 @pytest.mark.process
 def test_recognition_imports_no_framework() -> None:
     program = (

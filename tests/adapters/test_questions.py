@@ -9,7 +9,16 @@ from a2a_bridge.ext import CallContext, hub
 from a2a_bridge.hosting.executor import Run
 from a2a_bridge.testing.each import each
 from a2a_bridge_adapters.content import json_of
-from a2a_bridge_adapters.questions import Approval, OpenCall, UnclearAnswerError, answers, ask, asked_ids
+from a2a_bridge_adapters.questions import (
+    DECISIONS,
+    Approval,
+    OpenCall,
+    UnclearAnswerError,
+    answers,
+    ask,
+    asked_ids,
+    decisions_of,
+)
 
 TOOL = OpenCall("1", {"path": "x"}, "delete", approval=True)
 OTHER = OpenCall("2", {"path": "y"}, "delete", approval=True)
@@ -74,6 +83,34 @@ def test_an_answer_that_is_none(content: list[Any], calls: tuple[OpenCall, ...],
     with pytest.raises(UnclearAnswerError) as caught:
         read(*content, calls=calls)
     assert text in str(caught.value)
+
+
+CHANGED = {"1": {"approved": True, "arguments": {"path": "z"}}}
+SAME = {"1": {"approved": True, "arguments": {"path": "x"}}}
+
+
+@each("content", [True, False, "no", "why?", CHANGED, SAME])
+@each("allowed", [{"approve"}, {"edit"}, {"reject"}, {"approve", "reject"}, {"edit", "reject"}, DECISIONS])
+def test_only_allowed_decisions_are_answers(content: Any, allowed: frozenset[str]) -> None:
+    """And the arguments of the call itself are no edit."""
+    tool = OpenCall("1", {"path": "x"}, "delete", approval=True, decisions=frozenset(allowed))
+    given = content if isinstance(content, (dict, str)) else {"1": content}
+    decision = {str(True): "approve", str(CHANGED): "edit", str(SAME): "approve"}.get(str(content), "reject")
+    if decision in allowed:
+        found = read(given, calls=(tool,))["1"]
+        assert found.approved == (decision != "reject")
+        assert found.arguments == ({"path": "z"} if decision == "edit" else None)
+        return
+    with pytest.raises(UnclearAnswerError, match="delete"):
+        read(given, calls=(tool,))
+
+
+def test_decisions_of_an_option() -> None:
+    assert decisions_of(["approve", "reject"]) == {"approve", "reject"}
+    wrong: Any
+    for wrong in ((), "approve", ["respond"]):
+        with pytest.raises(ValueError, match="approve, edit, reject"):
+            decisions_of(wrong)
 
 
 def run(task: hub.Task | None = None) -> Run:
