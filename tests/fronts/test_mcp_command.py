@@ -173,6 +173,38 @@ async def test_an_agent_in_a_file_over_stdio(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+async def test_what_an_agent_prints_is_not_on_stdout(tmp_path: Path) -> None:
+    """While its file is imported, in its code, past Python's buffers, in other processes, and at the exit."""
+    (tmp_path / "loud.py").write_text(
+        "import atexit, os, subprocess\n"
+        "from a2a_bridge import agent\n"
+        "print('imported')\n"
+        "os.write(1, b'written\\n')\n"
+        "atexit.register(print, 'at exit')\n"
+        "@agent\n"
+        "async def loud(text):\n"
+        "    print('called')\n"
+        "    subprocess.run(['echo', 'a process'], check=True)\n"
+        "    return text\n"
+    )
+    process = await stdio_front(str(tmp_path / "loud.py"))
+    assert process.stdin is not None
+    assert process.stdout is not None
+    params = {"name": "loud", "arguments": {"message": "x"}}
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+    async with asyncio.timeout(PATIENCE):
+        for one in (INITIALIZE, {"jsonrpc": "2.0", "method": "notifications/initialized"}, call):
+            process.stdin.write(json.dumps(one).encode() + b"\n")
+        lines = [await process.stdout.readline() for _ in range(2)]
+        out, err = await process.communicate()
+    messages = [json.loads(line) for line in [*lines, *out.splitlines()]]
+    assert [one["id"] for one in messages if "id" in one] == [1, 2]
+    told = ("imported", "written", "called", "a process", "at exit")
+    assert [word for word in told if word not in err.decode().splitlines()] == []
+    assert process.returncode == 0
+
+
+@pytest.mark.process
 async def test_an_open_http_stream_of_a_client_does_not_delay_the_end(card_file: str) -> None:
     """A client of 2025-11-25 listens as long as its session lasts."""
     grace = ("--timeout-graceful-shutdown", str(100 * PATIENCE))

@@ -7,6 +7,7 @@ import logging
 import os
 import select
 import socket
+import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -118,21 +119,36 @@ async def _reject(error: A2AError, send: Send) -> None:
     await respond(send, error.reason.http, body, problem_headers(error))
 
 
-async def serve_stdio(upstream: Upstream, stop: asyncio.Event, *, wait: float = WAIT) -> None:
-    """Serves an agent on stdin and stdout until stdin ends, the client closes stdout, or `stop` is set."""
+def take_stdout() -> int:
+    """A descriptor of stdout for MCP alone. From here on to its end, everything else that this process prints
+    goes to stderr: the file of an agent while it is imported, its code, other libraries, and exit handlers.
+    """
+    sys.stdout.flush()
+    own = os.dup(1)
+    os.dup2(2, 1)
+    return own
+
+
+async def serve_stdio(upstream: Upstream, stop: asyncio.Event, stdout: int, *, wait: float = WAIT) -> None:
+    """Serves an agent on stdin and `stdout`, which it closes, until stdin ends, the client closes stdout, or
+    `stop` is set.
+    """
     front = McpFront(upstream, patience=wait)
     # A thread that reads stdin cannot be interrupted: the transport reads what it passes on.
     ours, theirs = socket.socketpair()
     with ours, theirs, theirs.makefile("rb") as source:
         threading.Thread(target=_pass_on, args=(ours,), daemon=True, name="stdin").start()
         if hasattr(select, "poll"):  # not on Windows
-            # Of its own, because the transport lets the number of stdout be another file.
-            threading.Thread(target=_end_with, args=(os.dup(1), ours), daemon=True, name="stdout").start()
+            # Of its own, because the other one is closed at the end.
+            threading.Thread(
+                target=_end_with, args=(os.dup(stdout), ours), daemon=True, name="stdout"
+            ).start()
         stopping = asyncio.create_task(_end(ours, stop))
         try:
             stdin = anyio.wrap_file(TextIOWrapper(source, encoding="utf-8", errors="replace"))
-            async with stdio_server(stdin=stdin) as (read, write):
-                await front.server.run(read, write, front.server.create_initialization_options())
+            with open(stdout, "w", encoding="utf-8", newline="") as sink:  # noqa: ASYNC230  a descriptor
+                async with stdio_server(stdin, anyio.wrap_file(sink)) as (read, write):
+                    await front.server.run(read, write, front.server.create_initialization_options())
         except* BrokenPipeError:
             _log.info("the client has closed stdout")
         finally:

@@ -111,14 +111,15 @@ class _Front:
 
 def run_mcp(context: typer.Context, target: str, flags: McpFlags) -> None:
     """Serves an agent over MCP until a signal, or until stdin ends. Raises typer.Exit."""
-    from a2a_bridge_adapters.fronts.mcp_serving import open_mcp
+    from a2a_bridge_adapters.fronts.mcp_serving import open_mcp, take_stdout
 
+    stdout = take_stdout() if flags.stdio else -1
     configure_logging(flags.as_gateway())
     open_logging(flags.as_gateway())
     with guard(target):
         front = _Front.of(target, flags)
         if flags.stdio:
-            run_on(flags.loop, _serve_pipe(front, flags.wait, flags.timeout_graceful_shutdown))
+            run_on(flags.loop, _serve_pipe(front, stdout, flags.wait, flags.timeout_graceful_shutdown))
             return
         _serve(context, front, partial(open_mcp, wait=flags.wait, edge=front.edge(flags)))
 
@@ -134,12 +135,12 @@ def run_openai(context: typer.Context, target: str, flags: OpenAiFlags) -> None:
         _serve(context, front, partial(open_openai, edge=front.edge(flags)))
 
 
-async def _serve_pipe(front: _Front, wait: float, grace: float) -> None:
+async def _serve_pipe(front: _Front, stdout: int, wait: float, grace: float) -> None:
     from a2a_bridge_adapters.fronts.mcp_serving import serve_stdio
 
     with stop_signals(grace) as stop:
         async with front.upstream(grace) as upstream:
-            await serve_stdio(upstream, stop, wait=wait)
+            await serve_stdio(upstream, stop, stdout, wait=wait)
 
 
 #: opens the application of a front for an agent, with an event that ends its running calls
