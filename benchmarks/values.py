@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import multiprocessing
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from multiprocessing.connection import Connection
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -29,6 +26,7 @@ from a2a_bridge.cards import Candidate
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, by_version
 from a2a_bridge.pb import a2a_v1 as v0
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from benchmarks.measured import Measured
 
 VALUES = 90_000
 REFUSED_BYTES = 8 * 1024 * 1024
@@ -198,59 +196,6 @@ async def _gateways(agent: Addresses, upstreams: Sequence[tuple[str, str]]) -> A
         yield found
 
 
-class Measured:
-    """A process with servers, which measures itself between two commands."""
-
-    def __init__(
-        self, name: str, context: Callable[..., AbstractAsyncContextManager[Addresses]], *given: Any
-    ) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self._pipe, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_child, args=(theirs, context, given), name=name, daemon=True)
-        self._process.start()
-        self.addresses: Addresses = self._answer()
-
-    def begin(self) -> None:
-        """Starts a measurement."""
-        self._pipe.send(True)
-        self._answer()
-
-    def end(self) -> tuple[float, float]:
-        """CPU seconds since it began, and the longest hold in seconds."""
-        self._pipe.send(True)
-        spent, held = self._answer()
-        return spent, held
-
-    def _answer(self) -> Any:
-        if not self._pipe.poll(_TIMEOUT):
-            raise RuntimeError(f"{self._process.name} does not answer")
-        return self._pipe.recv()
-
-    def stop(self) -> None:
-        """Ends the process."""
-        self._process.terminate()
-        self._process.join(_TIMEOUT)
-
-
-def _child(pipe: Connection, context: Callable[..., Any], given: Sequence[Any]) -> None:
-    asyncio.run(_measuring(pipe, context(*given)))
-
-
-async def _measuring(pipe: Connection, context: AbstractAsyncContextManager[Addresses]) -> None:
-    commands: asyncio.Queue[object] = asyncio.Queue()
-    asyncio.get_running_loop().add_reader(pipe.fileno(), lambda: commands.put_nowait(pipe.recv()))
-    async with context as addresses:
-        pipe.send(addresses)
-        while True:
-            await commands.get()
-            holds, begun = Holds(), time.process_time()
-            pipe.send(None)
-            await commands.get()
-            spent = time.process_time() - begun
-            holds.stop()
-            pipe.send((spent, holds.longest))
-
-
 @asynccontextmanager
 async def targets(upstreams: Sequence[tuple[str, str]]) -> AsyncIterator[dict[str, tuple[Target, Measured]]]:
     """The server itself, and a gateway to it for each binding and version, each with its process."""
@@ -273,38 +218,14 @@ async def targets(upstreams: Sequence[tuple[str, str]]) -> AsyncIterator[dict[st
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 
-class Holds:
-    """The longest CPU time of this thread between two turns of the loop."""
-
-    def __init__(self) -> None:
-        self.longest = 0.0
-        self._last = time.thread_time()
-        self._loop = asyncio.get_running_loop()
-        self._turn()
-
-    def _turn(self) -> None:
-        now = time.thread_time()
-        self.longest = max(self.longest, now - self._last)
-        self._last = now
-        self._handle: asyncio.Handle = self._loop.call_soon(self._pause)
-
-    def _pause(self) -> None:
-        # Not every turn: an idle loop would use CPU, which is measured.
-        self._last = time.thread_time()
-        self._handle = self._loop.call_later(0.001, self._turn)
-
-    def stop(self) -> None:
-        """Ends the measurement."""
-        self._handle.cancel()
-
-
 async def measured(
     target: Target, process: Measured, binding: str, version: str, body: bytes
 ) -> tuple[bool, float, float]:
     """Whether it was accepted, CPU seconds of the server, and its longest hold in seconds."""
     process.begin()
     taken = await target.send(binding, version, body)
-    return taken, *process.end()
+    spent = process.end()
+    return taken, spent.cpu, spent.held
 
 
 def cells(*, quick: bool) -> Iterator[tuple[str, str, str]]:

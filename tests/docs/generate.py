@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import report
+from benchmarks.scale import report as scale
 from tests.docs import api, commands, limits, losses, metrics, options, peers
 from tests.docs.pages import DOCS, ROOT
 
@@ -49,6 +50,12 @@ def benchmarks() -> str:
     return f"{report.heading(found).partition('T')[0]}.\n\n{report.markdown(found)}\n"
 
 
+def scaling() -> str:
+    """The table of the last run of `make scale`."""
+    found = json.loads(scale.LATEST.read_text("utf-8"))
+    return f"{report.heading(found).partition('T')[0]}.\n\n{scale.markdown(found)}\n"
+
+
 def everything() -> Iterator[Made]:
     yield Made(DOCS / "explanation" / "versions.md", losses.table, "losses")
     yield Made(DOCS / "reference" / "commands.md", commands.index, "commands")
@@ -58,6 +65,7 @@ def everything() -> Iterator[Made]:
     yield Made(DOCS / "reference" / "errors.md", options.statuses, "statuses")
     yield Made(DOCS / "reference" / "wire.md", options.paths, "paths")
     yield Made(DOCS / "reference" / "benchmarks.md", benchmarks, "benchmarks")
+    yield Made(DOCS / "reference" / "scaling.md", scaling, "scaling")
     yield Made(DOCS / "reference" / "metrics.md", metrics.table, "metrics")
     yield Made(DOCS / "reference" / "peers.md", peers.quirks, "quirks")
     yield Made(DOCS / "reference" / "peers.md", peers.addresses, "addresses")

@@ -1,0 +1,1 @@
+"""How costs grow with what there is more of: `python -m benchmarks.scale`."""
