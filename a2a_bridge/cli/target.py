@@ -29,8 +29,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from a2a_bridge.bindings.places import read_place
-
 if TYPE_CHECKING:
     from a2a_bridge.hosting import Agent
 
@@ -109,6 +107,8 @@ def is_folder(text: str) -> bool:
 def _with_scheme(scheme: str, text: str) -> Target:
     if scheme not in ("http", "https", "grpc", "grpcs"):
         raise BadTargetError(f"{scheme}:// is not spoken here; use http, https, grpc or grpcs")
+    from a2a_bridge.bindings.places import read_place  # a supervisor of workers does without
+
     try:
         read_place(text)
         has_port = urlsplit(text).port is not None

@@ -43,6 +43,8 @@ async def test_memory_serializes_a_large_task_beside_the_loop() -> None:
     entry = store._entries["t"]
     assert entry.live is not None
     assert (await found(store, "t")).task == author.task
+    store._resting.drop_oldest()
+    assert (await found(store, "t")).task == author.task
     await _at_rest(store)
     assert (await found(store, "t")).task == author.task
     assert entry.size == len(entry.data) == author.task.ByteSize()
