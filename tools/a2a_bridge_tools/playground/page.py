@@ -127,7 +127,8 @@ class Deliveries:
             {
                 "number": self._number,
                 "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                "headers": [[name, mask(name, value, _SECRET)] for name, value in headers],
+                # As HTTP/1.1 writes them: ASGI has names in lower case.
+                "headers": [[name.title(), mask(name, value, _SECRET)] for name, value in headers],
                 "body": body.decode("utf-8", "replace"),
                 "event": _event(body) if size == len(body) else None,
             }
