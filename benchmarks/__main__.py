@@ -64,13 +64,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="fewer rows, short rounds: about a minute, and twice the noise"
     )
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="rows whose name contains NAME; repeatable",
-    )
+    report.add_only(parser)
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="where results go (latest.json when all is measured)"
     )
@@ -111,8 +105,7 @@ def main() -> int:
     failed = [row for row in rows if "error" in row]
     output = options.output or (report.LATEST if complete and not failed else None)
     if output:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        report.write(output, found)
     for row in rows:
         if "skipped" in row:
             print(f"skipped: {row['title']}: {row['skipped']}", file=sys.stderr)
@@ -127,7 +120,7 @@ def measure(only: list[str], plan: Plan, progress: Console) -> list[dict[str, An
     rows: list[dict[str, Any]] = []
 
     def wanted(title: str) -> bool:
-        return not only or any(name.lower() in title.lower() for name in only)
+        return report.is_chosen(title, only)
 
     with progress.status("starting") as status, Databases(where) as databases:
         for work in WORK:

@@ -15,7 +15,7 @@ import psutil  # type: ignore[import-untyped]
 
 
 class Spent(NamedTuple):
-    """What a process needed between two moments."""
+    """The resources that a process used between two moments."""
 
     #: CPU seconds
     cpu: float
@@ -48,7 +48,7 @@ class Measured:
         # Otherwise the end of the child would not be the end of the pipe.
         theirs.close()
         self.addresses: Any
-        #: what opening the context has cost
+        #: the cost of opening the context
         self.opening: Spent
         self.addresses, self.opening = self._answer()
 
@@ -58,7 +58,7 @@ class Measured:
         self._answer()
 
     def end(self) -> Spent:
-        """What it has needed since it began."""
+        """The resources used since `begin`."""
         self._pipe.send(True)
         return Spent(*self._answer())
 

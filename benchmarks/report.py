@@ -1,10 +1,15 @@
-"""Results as a table, as Markdown for the documents, and as JSON with the conditions of the run."""
+"""Rows by their names, and results as a table, as Markdown for the documents, and as JSON with the conditions
+of the run.
+"""
 
 from __future__ import annotations
 
+import argparse
 import datetime
+import json
 import os
 import platform
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -63,6 +68,28 @@ def conditions() -> dict[str, Any]:
         "cpu": _cpu(),
         "versions": {name: _version(name) for name in PACKAGES},
     }
+
+
+def write(path: Path, found: dict[str, Any]) -> None:
+    """Writes a run, for the documents."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+
+
+def add_only(parser: argparse.ArgumentParser) -> None:
+    """The option that chooses rows; see `is_chosen`."""
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="rows whose name contains NAME; repeatable",
+    )
+
+
+def is_chosen(title: str, only: Sequence[str]) -> bool:
+    """Whether a row is chosen: by a part of its title, or because nothing is."""
+    return not only or any(name.lower() in title.lower() for name in only)
 
 
 def _version(package: str) -> str | None:

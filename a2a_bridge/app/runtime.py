@@ -420,13 +420,12 @@ async def locate_agent(
 ) -> tuple[hub.AgentCard, Sequence[Candidate], DialOptions]:
     """The agent's card, its interfaces to dial, best first, and the options for them; see `connect`."""
     options = options or DialOptions()
-    destinations = Destinations(options)
     if isinstance(target, hub.AgentInterface):
         target = hub.AgentCard(supported_interfaces=[target])
-    elif isinstance(target, str):
-        if "://" in target and not options.named:
-            options = replace(options, named=target)
-        destinations = Destinations(options)  # before the card is read: what is named may be wrong
+    elif isinstance(target, str) and "://" in target and not options.named:
+        options = replace(options, named=target)
+    destinations = Destinations(options)  # before the card is read: the named address may be wrong
+    if isinstance(target, str):
         target, options = await _card_of(target, options)
     found = await destinations.check(select(target, known=names(), binding=binding, version=version))
     candidates = destinations.fallbacks(found)

@@ -10,3 +10,9 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+async def client_left(receive: Receive) -> None:
+    """Returns when the client has left. For a request whose body has been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -302,9 +302,13 @@ class LiveTask:
     def _renewed(self, index: ArtifactIndex) -> hub.Task:
         """A new working copy, which takes less memory."""
         task, _ = self._writable()
-        self.task = task = index.renewed(task)
-        self._response = None  # it would keep the memory of the old one
-        return task
+        return self._go_on_with(index.renewed(task))
+
+    def _go_on_with(self, copy: hub.Task) -> hub.Task:
+        """Takes a copy of the task as the working copy."""
+        self.task = copy
+        self._response = None  # it would keep the old one
+        return copy
 
     def set_state(self, state: hub.TaskState) -> None:
         """Applies a status without a message. Raises what `apply` raises."""
@@ -419,8 +423,8 @@ class LiveTask:
         # In a copy: nothing else removes a message, and runs may read the history as it was (`task_now`).
         copy = hub.Task()
         copy.CopyFrom(task)
-        self.task, self._response = copy, None
-        task, history = copy, copy.history
+        task = self._go_on_with(copy)
+        history = task.history
         del history[place]
         if (
             answered

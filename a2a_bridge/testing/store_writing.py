@@ -83,7 +83,7 @@ class WritingContract(OpensStores):
                 assert (stored.task, stored.last) == (author.task, number + 2)
 
     async def test_a_working_copy_is_the_task_for_its_next_writer(self, store: Store) -> None:
-        """Large enough to be kept, through turns, and for nobody else."""
+        """A large task keeps its working copy from turn to turn, and only for its own scope."""
         author = Author(store).begin("t", state=INPUT)
         for turn in range(4):
             if turn:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from typing import Any
 
 from rich.console import Console
 
-from benchmarks.report import conditions
+from benchmarks.report import add_only, conditions, is_chosen, write
 from benchmarks.scale import report
 from benchmarks.scale.dimension import NOISE, Dimension, exponent, spent
 from benchmarks.scale.rows import ROWS
@@ -43,15 +42,9 @@ async def measure(dimension: Dimension) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="rows whose name contains NAME; repeatable",
-    )
-    only = [name.lower() for name in parser.parse_args().only]
-    wanted = [one for one in ROWS if not only or any(name in one.title.lower() for name in only)]
+    add_only(parser)
+    only = parser.parse_args().only
+    wanted = [one for one in ROWS if is_chosen(one.title, only)]
     if not wanted:
         print(f"no row is named like {only}", file=sys.stderr)
         return 2
@@ -65,9 +58,7 @@ def main() -> int:
             continue
         report.show([rows[-1]], Console(width=None if sys.stdout.isatty() else 180))
     if not only and not failed:
-        report.LATEST.write_text(
-            json.dumps({**conditions(), "rows": rows}, indent=1, ensure_ascii=False) + "\n"
-        )
+        write(report.LATEST, {**conditions(), "rows": rows})
     return 1 if failed else 0
 
 

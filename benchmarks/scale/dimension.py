@@ -1,4 +1,4 @@
-"""One thing that there can be more of, what is done with three numbers of it, and how its cost may grow.
+"""A quantity that can grow, such as the tasks of a store: the work for three sizes, and its expected growth.
 
 The cost is CPU time of the process with the servers, never wall time; the load is another process. The
 exponent is the slope of a line, by least squares, through the logarithms of numbers and costs: 0 for a cost
@@ -23,7 +23,7 @@ PATIENCE = 180.0
 
 
 class Window(Protocol):
-    """What is done inside counts."""
+    """A context: the work inside is measured."""
 
     def __call__(self) -> AbstractAsyncContextManager[None]: ...
 
@@ -36,10 +36,11 @@ Load = Callable[[Any, int, Window], Awaitable[None]]
 class Dimension:
     """One row.
 
-    title: what there is more of. work: what is done, and counts. sizes: three numbers. expected: the largest
-    exponent of the cost. server: opens the servers for a number of it, and gives their addresses; a function
-    of a module. load: does the work; None: opening the servers is the work. memory: the largest exponent of
-    the memory that the work takes; None: it is not told. small: two numbers for which a test counts the work.
+    title: the quantity. work: the measured work. sizes: three sizes of the quantity. expected: the largest
+    exponent of the cost. server: opens the servers for a size, and gives their addresses; a function of a
+    module. load: does the work; None: the opening of the servers is the work. memory: the largest exponent of
+    the memory of the work; None: the table does not have it. small: two sizes for which a test counts the
+    work.
     """
 
     title: str
@@ -53,7 +54,7 @@ class Dimension:
 
 
 async def spent(dimension: Dimension, size: int) -> Spent:
-    """What the servers need for one size. Raises RuntimeError or TimeoutError if the work does not end."""
+    """The cost of the work for one size. Raises RuntimeError or TimeoutError if the work does not end."""
     process = await asyncio.to_thread(
         Measured, f"{dimension.title}: {size}", dimension.server, size, patience=PATIENCE
     )

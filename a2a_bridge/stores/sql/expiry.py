@@ -4,7 +4,7 @@ Expired data are logs of ended tasks, ids of sent messages, and, if configured, 
 
 Rules of deletions:
 1. Small batches, one after another, as jobs of the writer, so that other writes do not wait long.
-2. Each kind of data has an index by age, so that a round costs what is due, and what is kept costs nothing.
+2. Each kind of data has an index by age: the cost of a round depends on the expired data only.
 3. With several replicas, one deletes at a time: a batch has a lock until its commit, and a replica that finds
    the lock taken tries again later. Nothing waits for the lock in a transaction.
 4. Ages are by the clock of the rows. After a jump of the clock a round deletes a share of the rows.
@@ -117,7 +117,7 @@ def _newest(connection: Connection, after: float) -> float | None:
         for one in (tasks.c.ended, sends.c.created)
     ]
     if all(one is None or one < after for one in found):
-        # There is no index of it: this is read once in the life of a process, of a store that nobody used.
+        # Without an index: a process reads this once at most, in a store without recent use.
         found.append(connection.scalar(select(func.max(tasks.c.written))))
     return max((one for one in found if one is not None), default=None)
 

@@ -1,5 +1,5 @@
 """Callers of a front over HTTP: an ASGI application that identifies them before the front sees a request, and
-limits what they send.
+limits the size of their requests.
 
 Rules:
 1. The credential is checked here and goes no further: the agent is called with a context that has the

@@ -194,7 +194,7 @@ class McpFront:
             instructions=upstream.card.description or None,
             on_list_tools=self._list,
             on_call_tool=self._call,
-            # Some clients ask for these whatever a server offers, and take an error for a broken server.
+            # Some clients always request these lists, and treat an error as a broken server.
             on_list_prompts=_no_prompts,
             on_list_resources=_no_resources,
             on_list_resource_templates=_no_templates,

@@ -26,7 +26,7 @@ from typing import Any
 
 from cachetools import TTLCache
 
-from a2a_bridge.bindings.asgi import Application, Receive, Scope, Send
+from a2a_bridge.bindings.asgi import Application, Receive, Scope, Send, client_left
 from a2a_bridge.codec import JsonSyntaxError, dumps, loads
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.call import CallContext
@@ -240,7 +240,7 @@ class OpenAiFront:
             conversation = Conversation(context_of(BINDING, owner, new_name()))
         exchange = _Exchange(ask, form, conversation, owner, context, left, is_named=bool(name))
         work = asyncio.create_task(self._run(exchange, send))
-        leaving = asyncio.create_task(_leaving(receive))
+        leaving = asyncio.create_task(client_left(receive))
         try:
             await asyncio.wait({work, leaving}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -431,11 +431,6 @@ def _check_type(scope: Scope) -> None:
     types = [value for name, value in scope["headers"] if name == b"content-type"]
     if len(types) != 1 or types[0].split(b";")[0].strip().lower() != b"application/json":
         raise RequestError("the content type is application/json", status=415)
-
-
-async def _leaving(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _write(send: Send, events: Iterable[bytes], *, more: bool = True) -> None:

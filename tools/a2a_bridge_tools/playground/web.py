@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote
 
 from multidict import CIMultiDict
 
-from a2a_bridge.bindings.asgi import Receive, Scope, Send
+from a2a_bridge.bindings.asgi import Receive, Scope, Send, client_left
 
 
 class Answer(NamedTuple):
@@ -110,7 +110,7 @@ class Application:
             return
         await send(self._head(200, {"Content-Type": "application/x-ndjson"}))
         writing = asyncio.create_task(_write(answer.lines, send, is_read=request.method != "HEAD"))
-        leaving = asyncio.create_task(_left(receive))
+        leaving = asyncio.create_task(client_left(receive))
         try:
             await asyncio.wait({writing, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -134,8 +134,3 @@ async def _write(lines: AsyncGenerator[bytes, None], send: Send, *, is_read: boo
             async for line in lines:
                 await send({"type": "http.response.body", "body": line + b"\n", "more_body": True})
     await send({"type": "http.response.body", "body": b""})
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
