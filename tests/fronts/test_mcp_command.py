@@ -196,6 +196,7 @@ async def test_what_an_agent_prints_is_not_on_stdout(tmp_path: Path) -> None:
         for one in (INITIALIZE, {"jsonrpc": "2.0", "method": "notifications/initialized"}, call):
             process.stdin.write(json.dumps(one).encode() + b"\n")
         lines = [await process.stdout.readline() for _ in range(2)]
+        process.stdin.close()  # `communicate` without an input does so from Python 3.11.9 on
         out, err = await process.communicate()
     messages = [json.loads(line) for line in [*lines, *out.splitlines()]]
     assert [one["id"] for one in messages if "id" in one] == [1, 2]
