@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.scale import report as scale
-from tests.docs import api, commands, limits, losses, metrics, options, peers
+from tests.docs import api, commands, fronts, limits, losses, metrics, options, peers
 from tests.docs.pages import DOCS, ROOT
 
 
@@ -67,6 +67,7 @@ def everything() -> Iterator[Made]:
     yield Made(DOCS / "reference" / "benchmarks.md", benchmarks, "benchmarks")
     yield Made(DOCS / "reference" / "scaling.md", scaling, "scaling")
     yield Made(DOCS / "reference" / "metrics.md", metrics.table, "metrics")
+    yield Made(DOCS / "reference" / "openai.md", fronts.parameters, "parameters")
     yield Made(DOCS / "reference" / "peers.md", peers.quirks, "quirks")
     yield Made(DOCS / "reference" / "peers.md", peers.addresses, "addresses")
     for part in limits.PARTS:

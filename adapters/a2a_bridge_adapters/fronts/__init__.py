@@ -1,8 +1,8 @@
 """Fronts: an agent for clients that do not speak A2A.
 
 A front is no binding: it is a client of the agent that looks like another kind of server to its own callers.
-The names below are imported when they are first used: `openai_front` needs no package beside the library, and
-`mcp_front` raises MissingExtraError without the package `mcp`.
+The names below are imported when they are first used. They raise MissingExtraError without the package of
+their extra: `mcp`, or `jsonschema` for `openai_front`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["mcp_front", "openai_front"]
 
-_HOMES = {"mcp_front": "mcp_serving", "openai_front": "openai"}
+#: the module of a name, the package that it needs, and the extra that installs it
+_HOMES = {
+    "mcp_front": ("mcp_serving", "mcp", "mcp"),
+    "openai_front": ("openai", "jsonschema", "openai"),
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -26,6 +30,7 @@ def __getattr__(name: str) -> Any:
 
     from a2a_bridge.core.extras import missing_fronts
 
-    if name == "mcp_front" and find_spec("mcp") is None:
-        raise missing_fronts("mcp", "mcp")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    home, package, extra = _HOMES[name]
+    if find_spec(package) is None:
+        raise missing_fronts(package, extra)
+    return getattr(import_module(f"{__name__}.{home}"), name)

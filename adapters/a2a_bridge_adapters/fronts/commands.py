@@ -36,7 +36,7 @@ def mcp(context: typer.Context, target: Annotated[str, _TARGET], *, flags: McpFl
     """
     if flags.stdio == bool(flags.http):
         raise typer.BadParameter("give one of --stdio and --http HOST:PORT", param_hint="--stdio")
-    _check_installed("mcp")
+    _check_installed("mcp", "mcp")
     from a2a_bridge_adapters.fronts.serving import run_mcp
 
     run_mcp(context, target, flags)
@@ -55,17 +55,18 @@ def openai(context: typer.Context, target: Annotated[str, _TARGET], *, flags: Op
     """
     if not flags.http:
         raise typer.BadParameter("is missing: HOST:PORT to listen on", param_hint="--http")
+    _check_installed("jsonschema", "openai")
     from a2a_bridge_adapters.fronts.serving import run_openai
 
     run_openai(context, target, flags)
 
 
-def _check_installed(package: str) -> None:
-    """Raises typer.Exit without a package that a front needs. Its extra has the same name."""
+def _check_installed(package: str, extra: str) -> None:
+    """Raises typer.Exit without a package that a front needs. extra: installs it."""
     from a2a_bridge.cli.output import fail
     from a2a_bridge.cli.values import Exit
     from a2a_bridge.core.extras import missing_fronts
 
     if find_spec(package) is None:
-        missing = missing_fronts(package, package)
+        missing = missing_fronts(package, extra)
         raise fail(Exit.USAGE, missing.text, missing.remedy)

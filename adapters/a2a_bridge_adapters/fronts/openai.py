@@ -9,6 +9,8 @@ Rules:
 3. A task that waits is continued by the next message of its conversation, until the task ends.
 4. A caller that leaves cancels the task.
 5. Until the first event of a stream, an error has its HTTP status. Later it is an event.
+6. Structured output is sent when it has been checked, also in a stream. A question is none: the next message
+   of a conversation with a name answers it, and in any other its task is cancelled.
 
 It is a plain ASGI application without a framework, so that it can be mounted anywhere and adds no package.
 """
@@ -27,11 +29,13 @@ from typing import Any
 from cachetools import TTLCache
 
 from a2a_bridge.bindings.asgi import Application, Receive, Scope, Send, client_left
+from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.codec import JsonSyntaxError, dumps, loads
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.callers import Authenticate
 from a2a_bridge.core.errors import A2AError, Reason, internal_error
+from a2a_bridge.core.messages import text_part
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.fronts.application import FrontApplication
 from a2a_bridge_adapters.fronts.callers import (
@@ -63,11 +67,13 @@ from a2a_bridge_adapters.fronts.openai_answers import (
 from a2a_bridge_adapters.fronts.openai_requests import (
     Ask,
     RequestError,
+    Wanted,
     chat_request,
     digest,
     quoted,
     response_request,
 )
+from a2a_bridge_adapters.fronts.structured import SchemaError, Structure, UnfitError, validator_of
 from a2a_bridge_adapters.fronts.turn import Answer, Turn, Upstream
 
 _log = logging.getLogger("a2a_bridge.fronts")
@@ -153,6 +159,8 @@ class _Exchange:
     conversation: Conversation
     owner: str
     context: CallContext
+    #: the form of the answer; None for text
+    structure: Structure | None
     #: the conversation before this request, found by its transcript or a response; None for others
     left: _Left | None
     #: whether the header names the conversation
@@ -205,6 +213,9 @@ class OpenAiFront:
             _check_method(method, "POST")
             _check_type(scope)
             await self._answer(scope, receive, send, is_chat=path == "/chat/completions")
+        elif path == "/completions":
+            text = "this agent has no completions of text: use /v1/chat/completions or /v1/responses"
+            raise RequestError(text, code="unsupported_endpoint", status=404)
         else:
             raise RequestError(f"there is nothing at {path_of(scope)}", status=404)
 
@@ -221,12 +232,13 @@ class OpenAiFront:
             raise RequestError("the body is not valid JSON") from None
         ask = chat_request(tree) if is_chat else response_request(tree)
         self._check_model(ask.model)
+        structure = None if ask.wanted is None else await _structure(ask.wanted)
         context = context_for(BINDING, scope)
         owner = owner_of(context)
         form = (
             Chat(self.model, include_usage=ask.include_usage)
             if is_chat
-            else Response(self.model, ask.previous_response_id)
+            else Response(self.model, ask.previous_response_id, ask.wanted)
         )
         name = _name_of(scope)
         left = None if name else self._left(ask, owner)
@@ -238,7 +250,7 @@ class OpenAiFront:
             conversation = replace(left.conversation)
         else:
             conversation = Conversation(context_of(BINDING, owner, new_name()))
-        exchange = _Exchange(ask, form, conversation, owner, context, left, is_named=bool(name))
+        exchange = _Exchange(ask, form, conversation, owner, context, structure, left, is_named=bool(name))
         work = asyncio.create_task(self._run(exchange, send))
         leaving = asyncio.create_task(client_left(receive))
         try:
@@ -310,11 +322,23 @@ class OpenAiFront:
             return
         if answer.failed:
             _forget_waiting(exchange)
-            problem = Problem.of_task(answer, "" if exchange.started else exchange.said.strip())
+            is_shown = exchange.started and exchange.structure is None
+            problem = Problem.of_task(answer, "" if is_shown else text_of_parts(answer.parts).strip())
             problem.headers.append(_NO_RETRY)
             await self._fail(exchange, problem, send)
             return
-        rest = closing(answer, exchange.said)
+        if exchange.structure is None:
+            rest = closing(answer, exchange.said)
+        else:
+            try:
+                rest = await _structured(exchange.structure, answer)
+            except UnfitError as error:
+                assert exchange.ask.wanted is not None  # noqa: S101  for the type checker
+                problem = Problem.of_unfit(exchange.ask.wanted, str(error))
+                problem.headers.append(_NO_RETRY)
+                self._note_unfit(exchange, answer)
+                await self._fail(exchange, problem, send)
+                return
         exchange.said += rest
         self._note(exchange, answer)
         if not exchange.ask.stream:
@@ -339,7 +363,8 @@ class OpenAiFront:
         while await turn.next() is not None:
             pass
         answer = turn.answer
-        exchange.said = text_of_parts(answer.parts)
+        if exchange.structure is None:
+            exchange.said = text_of_parts(answer.parts)
         return answer
 
     async def _stream(self, exchange: _Exchange, turn: Turn, send: Send) -> Answer:
@@ -354,7 +379,7 @@ class OpenAiFront:
             if update is None:
                 return turn.answer
             text = text_of_parts(update.parts)
-            if text:
+            if text and exchange.structure is None:
                 await self._open(exchange, send)
                 exchange.said += text
                 await _write(send, exchange.form.delta(text))
@@ -375,12 +400,25 @@ class OpenAiFront:
 
     def _restore(self, exchange: _Exchange, turn: Turn) -> None:
         """Keeps a conversation whose message did not get through, so that the caller can try again."""
-        if turn.task_id and not exchange.conversation.waiting:
-            return
+        if not turn.task_id or exchange.conversation.waiting:
+            self._put_back(exchange)
+
+    def _put_back(self, exchange: _Exchange) -> None:
+        """Has the transcript before this request lead to its conversation again."""
         left = exchange.left
         if left is not None and not exchange.ask.previous_response_id:
             left.taken = False
             self._transcripts.setdefault(left.key, []).append(left)
+
+    def _note_unfit(self, exchange: _Exchange, answer: Answer) -> None:
+        """Remembers how a conversation goes on whose caller did not get the answer."""
+        _forget_waiting(exchange)
+        if exchange.is_named:
+            exchange.conversation.note(answer)
+            return
+        if answer.waits:
+            self._upstream.spawn(self._upstream.cancel(answer.task_id, exchange.context))
+        self._put_back(exchange)
 
     def _note(self, exchange: _Exchange, answer: Answer) -> None:
         """Remembers how the conversation goes on."""
@@ -400,6 +438,24 @@ def _forget_waiting(exchange: _Exchange) -> None:
     for one in (exchange.conversation, None if exchange.left is None else exchange.left.conversation):
         if one is not None:
             one.waiting, one.shown = "", {}
+
+
+async def _structure(wanted: Wanted) -> Structure:
+    """The form that a request asks for. Raises RequestError."""
+    if wanted.schema is None:
+        return Structure(None)
+    try:
+        return Structure(await run_in_worker(validator_of, wanted.schema))
+    except SchemaError as error:
+        raise RequestError(f"{wanted.path}: {error}", wanted.path) from None
+
+
+async def _structured(structure: Structure, answer: Answer) -> str:
+    """The JSON text of an answer. Raises UnfitError."""
+    note = (text_part(answer.note), *answer.note_parts) if answer.note else answer.note_parts
+    if answer.waits:
+        raise UnfitError(f"the agent asks: {text_of_parts(note)}")
+    return await structure.text_of(answer.parts or note)
 
 
 def _name_of(scope: Scope) -> str:

@@ -17,7 +17,7 @@ from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.content import json_of
-from a2a_bridge_adapters.fronts.openai_requests import ITEM, RESPONSE, RequestError
+from a2a_bridge_adapters.fronts.openai_requests import ITEM, RESPONSE, RequestError, Wanted
 from a2a_bridge_adapters.fronts.turn import Answer
 
 #: the `type` of errors by HTTP status
@@ -98,6 +98,12 @@ class Problem:
         return cls(status, error.message, None, error.name.lower())
 
     @classmethod
+    def of_unfit(cls, wanted: Wanted, fault: str) -> Problem:
+        """The error for an answer that has not the form that its caller wants. fault: what is missing."""
+        text = f"the answer of the agent does not fit {wanted.path}: {fault}"
+        return cls(502, text, wanted.path, "output_not_structured")
+
+    @classmethod
     def of_task(cls, answer: Answer, said: str) -> Problem:
         """The error for a task that failed, was rejected or was cancelled. said: what the agent had said
         before, unless the caller has it.
@@ -160,12 +166,13 @@ class Chat:
 class Response:
     """The forms of one response."""
 
-    def __init__(self, model: str, previous: str) -> None:
+    def __init__(self, model: str, previous: str, wanted: Wanted | None) -> None:
         number = uuid4().hex
         self.id = f"{RESPONSE}{number}"
         self._item = f"{ITEM}{number}"
         self._model = model
         self._previous = previous or None
+        self._format = {"type": "text"} if wanted is None else wanted.document
         self._created = int(time.time())
         self._number = 0
 
@@ -244,7 +251,7 @@ class Response:
             "previous_response_id": self._previous,
             "store": False,
             "temperature": None,
-            "text": {"format": {"type": "text"}},
+            "text": {"format": self._format},
             "tool_choice": "none",
             "tools": [],
             "top_p": None,

@@ -3,8 +3,7 @@
 Rules:
 1. Only the newest message of the user goes to the agent. The messages before it, without those of the system,
    are the transcript, by which a conversation is found again.
-2. Members that would change what a client gets, and that an agent does not know, are rejected by name: tools,
-   several choices, formats. Settings of a model, such as `temperature`, are ignored.
+2. What becomes of each parameter is in the table of `openai_parameters`.
 """
 
 from __future__ import annotations
@@ -13,12 +12,13 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from a2a_bridge.core.messages import text_part
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_adapters.fronts.openai_parameters import REFUSED_IN_CHAT, REFUSED_IN_RESPONSES, Harmless
 
 
 def quoted(value: Any) -> str:
@@ -47,6 +47,17 @@ class RequestError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """JSON that is asked for in place of text. path: of the schema, or of the member. schema: None for any
+    object. document: the format as it was asked for.
+    """
+
+    path: str
+    document: Mapping[str, Any]
+    schema: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """A request for an answer."""
 
@@ -60,49 +71,13 @@ class Ask:
     #: chat completions: whether a stream ends with a chunk about usage
     include_usage: bool = False
     previous_response_id: str = ""
+    wanted: Wanted | None = None
 
 
 def digest(transcript: Sequence[tuple[str, str]]) -> str:
     """The digest of a transcript. Space around a message does not count: clients remove it."""
     words = json.dumps([(role, content.strip()) for role, content in transcript])
     return hashlib.sha256(words.encode()).hexdigest()
-
-
-#: a member → whether a value of it asks for nothing
-_Harmless = Callable[[Any], bool]
-
-
-def _is_empty(value: Any) -> bool:
-    return value in (None, False, [], {}, "")
-
-
-def _is_text_format(value: Any) -> bool:
-    return value is None or (isinstance(value, dict) and value.get("type") == "text")
-
-
-_NOT_HERE: Mapping[str, _Harmless] = {
-    "tools": _is_empty,
-    "functions": _is_empty,
-    "tool_choice": lambda value: value in (None, "none", "auto"),
-    "function_call": lambda value: value in (None, "none", "auto"),
-}
-_NOT_IN_CHAT: Mapping[str, _Harmless] = {
-    **_NOT_HERE,
-    "n": lambda value: value is None or (value == 1 and not isinstance(value, bool)),
-    "response_format": _is_text_format,
-    "logprobs": _is_empty,
-    "audio": _is_empty,
-    "modalities": lambda value: value in (None, ["text"]),
-    "web_search_options": lambda value: value is None,
-}
-_NOT_IN_RESPONSES: Mapping[str, _Harmless] = {
-    **_NOT_HERE,
-    "n": _NOT_IN_CHAT["n"],
-    "text": lambda value: value is None or (isinstance(value, dict) and _is_text_format(value.get("format"))),
-    "background": _is_empty,
-    "conversation": _is_empty,
-    "prompt": _is_empty,
-}
 
 
 #: the beginnings of the id of a response and of that of its message; the rest is the same
@@ -112,7 +87,7 @@ _TEXTS = ("text", "input_text")
 
 def chat_request(body: Any) -> Ask:
     """A request for a chat completion. Raises RequestError."""
-    known = _object(body, _NOT_IN_CHAT)
+    known = _object(body, REFUSED_IN_CHAT)
     messages = _list(known.get("messages"), "messages")
     options = known.get("stream_options")
     usage: Mapping[str, Any] = {} if options is None else options
@@ -126,16 +101,20 @@ def chat_request(body: Any) -> Ask:
         _text(known, "model"),
         _flag(known, "stream"),
         include_usage=_flag(usage, "include_usage", "stream_options.include_usage"),
+        wanted=_wanted(known.get("response_format"), "response_format", "json_schema"),
     )
 
 
 def response_request(body: Any) -> Ask:
     """A request for a response. Raises RequestError."""
-    known = _object(body, _NOT_IN_RESPONSES)
+    known = _object(body, REFUSED_IN_RESPONSES)
     given = known.get("input")
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
     items = _list(given, "input")
+    text = {} if known.get("text") is None else known["text"]
+    if not isinstance(text, dict):
+        raise RequestError("text: is an object", "text")
     previous = known.get("previous_response_id") or ""
     if not isinstance(previous, str):
         raise RequestError("previous_response_id: is text", "previous_response_id")
@@ -158,7 +137,29 @@ def response_request(body: Any) -> Ask:
         _text(known, "model"),
         _flag(known, "stream"),
         previous_response_id=previous or referenced,
+        wanted=_wanted(text.get("format"), "text.format"),
     )
+
+
+def _wanted(given: Any, path: str, member: str = "") -> Wanted | None:
+    """The format that is asked for; None for text. member: holds the schema with its name, if it is not in
+    the format itself. Raises RequestError.
+    """
+    if given is None:
+        return None
+    kind = given.get("type") if isinstance(given, dict) else None
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return Wanted(path, given)
+    if kind != "json_schema":
+        raise RequestError(f"{path}.type: is text, json_object or json_schema", f"{path}.type")
+    known, inside = (given.get(member), f"{path}.{member}") if member else (given, path)
+    if not isinstance(known, dict):
+        raise RequestError(f"{inside}: is required, as an object", inside)
+    if known.get("schema") is None:
+        raise RequestError(f"{inside}.schema: is required, as a JSON Schema", f"{inside}.schema")
+    return Wanted(f"{inside}.schema", given, known["schema"])
 
 
 def _referenced(item: dict[str, Any], path: str) -> str:
@@ -169,7 +170,7 @@ def _referenced(item: dict[str, Any], path: str) -> str:
     return RESPONSE + name.removeprefix(ITEM)
 
 
-def _object(body: Any, unsupported: Mapping[str, _Harmless]) -> dict[str, Any]:
+def _object(body: Any, unsupported: Mapping[str, Harmless]) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise RequestError("the body is no JSON object")
     for name, is_harmless in unsupported.items():
