@@ -14,6 +14,7 @@ from html import escape
 from typing import Any
 
 from a2a_bridge.codec import dumps
+from a2a_bridge.core.foreign_text import address_words, clean_json, curl_words, url_word
 from a2a_bridge.core.operations import SEND_MESSAGE
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, BindingKind, Dialect, by_version
 from a2a_bridge.dialects.v0_3.card import is_old
@@ -160,7 +161,8 @@ def _curl(url: str, dialect: Dialect, body: Any) -> str:
     if body is None:
         return ""
     version = f" -H 'A2A-Version: {dialect.version}'" if dialect.declares else ""
-    return f"curl {shlex.quote(url)} -H 'Content-Type: application/json'{version} -d {_quote(body)}"
+    words = shlex.join([*curl_words(url), url_word(url)])
+    return f"{words} -H 'Content-Type: application/json'{version} -d {shlex.quote(_json(body))}"
 
 
 def _grpcurl(one: hub.AgentInterface, dialect: Dialect) -> str:
@@ -175,9 +177,10 @@ def _grpcurl(one: hub.AgentInterface, dialect: Dialect) -> str:
         "grpcurl",
         *(() if secure else ("-plaintext",)),
         "-d",
-        dumps(body.encode_request(_request(one.tenant))).decode(),
+        _json(body.encode_request(_request(one.tenant))),
+        *address_words(url_word(place)),
     ]
-    return shlex.join([*words, place, call.address.lstrip("/")])
+    return shlex.join([*words, call.address.lstrip("/")])
 
 
 def _row(dialect: Dialect, kind: BindingKind[Any, Any]) -> Any:
@@ -190,5 +193,5 @@ def _request(tenant: str = "") -> hub.SendMessageRequest:
     return hub.SendMessageRequest(tenant=tenant, message=message)
 
 
-def _quote(tree: Any) -> str:
-    return shlex.quote(dumps(tree).decode())
+def _json(tree: Any) -> str:
+    return clean_json(dumps(tree).decode())

@@ -292,7 +292,8 @@ class Commands(Group):
 
     def invoke(self, context: Any) -> Any:
         """Runs a command. An error of its command line is also a JSON document, if that asks for JSON."""
-        from a2a_bridge.cli.output import clean, decide_json
+        from a2a_bridge.cli.output import decide_json
+        from a2a_bridge.core.foreign_text import clean
 
         decide_json(None)
         try:

@@ -22,10 +22,11 @@ from pathlib import Path
 from time import gmtime
 from typing import TYPE_CHECKING, Any, Literal
 
-from a2a_bridge.cli.output import clean, fail, print_as
+from a2a_bridge.cli.output import fail, print_as
 from a2a_bridge.cli.server_flags import LogFormat, ServerFlags, TracingMode
 from a2a_bridge.cli.values import Exit
 from a2a_bridge.core.extras import MissingExtraError, load
+from a2a_bridge.core.foreign_text import clean, clean_but_colours
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -68,9 +69,26 @@ class TextFormat(logging.Formatter):
         return _LINE_END.sub(lambda found: repr(found[0])[1:-1], line)
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        # Messages of the bridge quote peers; the agent's own code may have colours.
-        return clean(text) if record.name.startswith("a2a_bridge") else text
+        return _harmless(record, super().format(record))
+
+
+class _Harmless(logging.Formatter):
+    """What another formatter makes, without control: its handler writes to a terminal."""
+
+    def __init__(self, inner: logging.Formatter | None) -> None:
+        super().__init__()
+        self._inner = inner or logging.Formatter()
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _harmless(record, self._inner.format(record))
+
+
+def _harmless(record: logging.LogRecord, text: str) -> str:
+    """The text of a record without control characters. Its further lines begin with space, so that no text
+    in it is a record. Messages of the bridge and of libraries quote peers; an agent's code may have colours.
+    """
+    cleaned = clean(text) if record.name.startswith("a2a_bridge") else clean_but_colours(text)
+    return cleaned.replace("\n", "\n  ")
 
 
 class JsonFormat(TextFormat):
@@ -127,6 +145,8 @@ def open_logging(flags: ServerFlags) -> None:
             on_stderr = isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr
             if on_stderr and flags.log_format is LogFormat.JSON:
                 handler.setFormatter(JsonFormat())
+            elif isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stderr, sys.stdout):
+                handler.setFormatter(_Harmless(handler.formatter))
         return
     root.handlers[:] = handlers
     root.setLevel(bridge.level)

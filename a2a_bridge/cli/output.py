@@ -19,7 +19,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import re
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +34,7 @@ from a2a_bridge.cli.specification import CODES, ERROR
 from a2a_bridge.cli.values import Exit
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.extras import OtherVersionError
+from a2a_bridge.core.foreign_text import clean, clean_json
 from a2a_bridge.core.masking import NONE_KNOWN, Secrets
 from a2a_bridge.core.options import CLIENT_PREFIX, PREFIX
 
@@ -53,15 +53,6 @@ _LISTENING = "--http, --grpc, --listen, --admin, --usage-listen, --ui-listen"
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
-#: all control characters but tab and line feed; marks that turn the direction of text; surrogates
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def clean(text: str) -> str:
-    """A text without control characters."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
-
-
 def data(text: str, *, end: str = "\n") -> None:
     """Prints data on stdout, at once, so that a reader of a stream sees it."""
     _write(clean(text) + end)
@@ -71,7 +62,7 @@ def document(tree: Any) -> None:
     """Prints a JSON document on one line of stdout."""
     from a2a_bridge.codec import dumps  # loads protobuf, which --version does not need
 
-    _write(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", dumps(tree).decode()) + "\n")
+    _write(clean_json(dumps(tree).decode()) + "\n")
 
 
 def _write(text: str) -> None:

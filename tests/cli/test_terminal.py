@@ -169,7 +169,7 @@ def test_the_log_of_the_bridge_quotes_and_that_of_an_agent_has_its_colours() -> 
         return TextFormat().format(logging.LogRecord(logger, logging.INFO, "", 0, "\x1b[31mred", None, None))
 
     assert "\x1b" not in line("a2a_bridge.gateway")
-    assert line("weather").endswith("\x1b[31mred")
+    assert line("weather").endswith("\x1b[31mred\x1b[0m")
 
 
 def test_a_text_of_a_peer_makes_no_further_record_of_the_log() -> None:
@@ -181,8 +181,8 @@ def test_a_text_of_a_peer_makes_no_further_record_of_the_log() -> None:
     first, *others = TextFormat().format(record).splitlines()
     assert first.endswith(r"failed: no\n2026-01-01T00:00:00.000Z ERROR a2a_bridge: forged\r\u2028x")
     assert (others[0], others[-1]) == (
-        "Traceback (most recent call last):",
-        "ValueError: invalid literal for int() with base 10: 'x'",
+        "  Traceback (most recent call last):",
+        "  ValueError: invalid literal for int() with base 10: 'x'",
     )
 
 

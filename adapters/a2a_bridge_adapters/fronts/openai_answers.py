@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 from a2a_bridge.codec import dumps
@@ -51,9 +53,15 @@ def _piece(part: hub.Part) -> str:
     if which == "data":
         return f"\n\n```json\n{json.dumps(json_of(part), ensure_ascii=False, indent=2)}\n```\n\n"
     kind = part.media_type or "application/octet-stream"
-    name = (part.filename or kind).replace("]", "").replace("[", "")
+    name = _NOT_IN_A_NAME.sub(" ", part.filename or kind).strip()
     url = part.url if which == "url" else f"data:{kind};base64,{base64.b64encode(part.raw).decode()}"
-    return f"\n\n{'!' if kind.startswith('image/') else ''}[{name}]({url})\n\n"
+    ends = _ENDS_A_LINK.sub(lambda found: quote(found[0], safe="", errors="replace"), url)
+    return f"\n\n{'!' if kind.startswith('image/') else ''}[{name}]({ends})\n\n"
+
+
+#: what begins or ends something else than the name or the address of a link of Markdown
+_NOT_IN_A_NAME = re.compile(r"[][\\`<>!\s]+")
+_ENDS_A_LINK = re.compile(r"[()\\<>`\s\x00-\x1f\x7f-\x9f]")
 
 
 def closing(answer: Answer, said: str) -> str:

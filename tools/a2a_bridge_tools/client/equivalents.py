@@ -21,6 +21,7 @@ from a2a_bridge.cli.values import usage_error
 from a2a_bridge.codec import dumps, encoder
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.foreign_text import address_words, clean, clean_json, curl_words, url_word
 from a2a_bridge.core.masking import HIDDEN, SECRET, SHORTEST
 from a2a_bridge.core.operations import Req, Res, Streaming
 from a2a_bridge.core.service import Events, Service
@@ -141,12 +142,12 @@ def format_request(
 ) -> str:
     """A request as `kind` says; None: the request itself. secrets: value -> what stands for it."""
     if kind is EquivalentKind.CURL:
-        words = ["curl", "-sS", *(["-N"] if isinstance(call.operation, Streaming) else [])]
+        words = [*curl_words(request.url), "-sS", *(["-N"] if isinstance(call.operation, Streaming) else [])]
         words += [] if request.method == "GET" else ["-X", request.method]
-        words += [_quote(_pieces(request.url, secrets))]
+        words += [_quote(_pieces(url_word(request.url), secrets))]
         for name, value in request.headers:
             words += ["-H", _quote(_header_pieces(name, value, secrets))]
-        words += ["-d", shlex.quote(request.body)] if request.body else []
+        words += ["-d", shlex.quote(clean_json(request.body))] if request.body else []
         return " ".join(words)
     if kind is EquivalentKind.GRPCURL:
         parts = urlsplit(request.url if "://" in request.url else f"//{request.url}")
@@ -154,7 +155,8 @@ def format_request(
         words = ["grpcurl", *([] if secure else ["-plaintext"])]
         for name, value in request.headers:
             words += ["-H", _quote(_header_pieces(name, value, secrets))]
-        return " ".join([*words, "-d", shlex.quote(request.body), shlex.quote(parts.netloc), request.method])
+        words += ["-d", shlex.quote(clean_json(request.body))]
+        return " ".join([*words, shlex.join(address_words(url_word(parts.netloc))), request.method])
     if kind is EquivalentKind.PYTHON:
         return _program(call, candidate)
     lines = [f"{request.method} {''.join(_pieces(request.url, secrets))}"]
@@ -204,7 +206,7 @@ def _header_pieces(name: str, value: str, secrets: Mapping[str, str]) -> list[st
     first, *rest = ["", secrets[value], ""] if value in secrets else _pieces(value, secrets)
     if not rest and name.lower() in SECRET:
         first, rest = "", [HIDDEN, ""]
-    return [f"{name}: {first}", *rest]
+    return [clean(f"{name}: {first}"), *rest]
 
 
 def _pieces(text: str, secrets: Mapping[str, str]) -> list[str]:

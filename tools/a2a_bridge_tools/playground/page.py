@@ -106,8 +106,9 @@ class Access:
         return origin is None or origin == f"http://{host}"
 
 
-#: deliveries that are kept, and bytes of each that are read: a longer one has no event
+#: deliveries that are kept, the bytes of all, and those of each that are read: a longer one has no event
 KEPT = 100
+MOST = 4 * 1024 * 1024
 LONGEST = 64 * 1024
 _SECRET = frozenset(name.lower() for name in TOKEN_HEADERS)
 
@@ -117,7 +118,8 @@ class Deliveries:
 
     def __init__(self) -> None:
         self._number = 0
-        self._kept: deque[bytes] = deque(maxlen=KEPT)
+        self._kept: deque[bytes] = deque()
+        self._size = 0
         self._watching: set[asyncio.Queue[bytes]] = set()
 
     def take(self, headers: Iterable[tuple[str, str]], body: bytes, size: int) -> None:
@@ -134,6 +136,9 @@ class Deliveries:
             }
         )
         self._kept.append(line)
+        self._size += len(line)
+        while len(self._kept) > KEPT or (self._size > MOST and len(self._kept) > 1):
+            self._size -= len(self._kept.popleft())
         for queue in self._watching:
             if queue.full():  # a page that does not read has the newest ones
                 queue.get_nowait()
