@@ -155,12 +155,18 @@ def join(task: hub.Task, message: hub.Message) -> None:
     """
     if task.status.state in TERMINAL:
         raise IllegalTransitionError(f"a task in {state_name(task.status.state)} takes no more messages")
+    own = add_message(task, message)
+    own.task_id, own.context_id = task.id, task.context_id
+
+
+def add_message(task: hub.Task, message: hub.Message) -> hub.Message:
+    """Adds a message to the history of `task` as `join` does, in any state. Returns it."""
     if task.status.HasField("message"):
         task.history.append(task.status.message)
         task.status.ClearField("message")
     own = task.history.add()
     own.CopyFrom(message)
-    own.task_id, own.context_id = task.id, task.context_id
+    return own
 
 
 def add_artifact(

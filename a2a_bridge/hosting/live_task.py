@@ -400,7 +400,7 @@ class LiveTask:
         answered = task.status.message.message_id
         join(task, message)
         own = task.history[-1]
-        writer.amend(task)
+        writer.amend(task, own)
         if self.lost:
             raise VersionConflictError(self.task_id)
         if not writer.pending:

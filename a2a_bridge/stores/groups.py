@@ -63,6 +63,7 @@ class GroupWriter(CommitQueue):
         self.commit_seconds = 0.0
         #: changed tasks and jobs of all commits
         self.committed = 0
+        self.keeps_joined = bool(getattr(records, "keeps_joined", False))
         self._records = records
         self._me = me
         self._on_committed = on_committed

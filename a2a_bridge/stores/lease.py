@@ -3,8 +3,11 @@
 Rules:
 1. Events are buffered as messages, for the readers, and serialized, for the log. The working copy is
    serialized when a group is collected: at that time it is the task after the last event.
-2. The body is written when the task begins, is amended or ends, and when the events since then are as large
-   as the body: a read never costs much more than the task, and a stream writes at most twice its size.
+2. The body is written when the task begins or ends, and when the events and joined messages since then are
+   as large as the body: a read never costs much more than the task, and a stream writes at most twice its
+   size. A joined message counts for more than its bytes: a turn is few bytes, and many events to read. The
+   body is also written after any other change, and when a message joins a task of a driver that does not keep
+   these.
 3. The write of a terminal state also releases the lease.
 """
 
@@ -24,11 +27,13 @@ from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope, Stored, Synced, VersionConflictError, ignore_loss, unavailable
 from a2a_bridge.stores.records import EARLIEST, LATEST, Place, TaskChange, TaskRow
-from a2a_bridge.stores.row_format import checksum_of, pack, storable
+from a2a_bridge.stores.row_format import Joined, checksum_of, join_row, pack, storable
 
 #: maximum changes of one task that are not durable yet
 _MOST_EVENTS = 1024
 _MOST_BYTES = 4 << 20
+#: bytes of a body that are parsed in the time that a reader takes for the events of a turn
+_TURN = 8 << 10
 #: leases with unwritten changes, and bytes of unwritten events, above which new events have to wait
 _CROWD, _QUEUE_BYTES = 4096, 32 << 20
 
@@ -78,6 +83,8 @@ class CommitQueue:
         #: bytes of the events that no group has collected yet
         self.queued = 0
         self.closed = False
+        #: whether the driver stores messages that join
+        self.keeps_joined = False
         self.memory = memory
         self.ack_timeout = ack_timeout
         self._delay = commit_delay
@@ -176,6 +183,7 @@ class TaskLease:
         "_ended",
         "_event_bytes",
         "_events",
+        "_joined",
         "_key",
         "_loss_reported",
         "_opened",
@@ -191,6 +199,8 @@ class TaskLease:
         "copy",
         "crowded",
         "dirty",
+        "joined",
+        "joined_applied",
         "last",
         "lost",
         "on_lost",
@@ -219,6 +229,8 @@ class TaskLease:
         self.crowded = False
         self.dirty = False
         self.last = self.applied = self.version = 0
+        #: the number of the last message that joined and has a row; and of the last one in the body
+        self.joined = self.joined_applied = 0
         #: the number of the last durable event
         self.stored = 0
         self._body_size = self._event_bytes = self._bytes = 0
@@ -236,14 +248,19 @@ class TaskLease:
             self.version, self.applied = opened.version, opened.applied
             self.last = self.stored = opened.last
             self._place = place_of(opened.task)
-            self._body_size = self._task_bytes = opened.size or opened.task.ByteSize()
-            self._count(self._body_size)
+            self._task_bytes = opened.size or opened.task.ByteSize()
+            self._event_bytes = opened.behind
+            self._body_size = self._task_bytes - opened.behind
+            self.joined, self.joined_applied = opened.joined
+            self._count(self._task_bytes)
         #: the task as of the last change that was collected; None before the first
         self.copy: hub.Task | None = None if opened is None else opened.task
         self._task: hub.Task | None = None
         self._events: list[hub.StreamResponse] = []
         #: the same events, serialized
         self._data: list[bytes] = []
+        #: messages that joined, serialized, with the number of the event before them
+        self._joined: list[tuple[int, bytes]] = []
         self._amended = opened is None
         self.lost = self._loss_reported = self._released = self._ended = False
         #: the number of changes, and the number of durable changes
@@ -280,11 +297,21 @@ class TaskLease:
             self.crowded = self._bytes > _MOST_BYTES or len(events) > _MOST_EVENTS or writer.crowded
         return self.last
 
-    def amend(self, task: hub.Task, /) -> None:
-        if not self.lost:
-            self._task = task
+    def amend(self, task: hub.Task, joined: hub.Message | None = None, /) -> None:
+        if self.lost:
+            return
+        self._task = task
+        if joined is None or not self._writer.keeps_joined:
             self._amended = True
-            self.note()
+        else:
+            data = joined.SerializeToString()
+            self._joined.append((self.last, data))
+            size = len(data)
+            self._bytes += size
+            self._writer.queued += size
+            self._task_bytes += size
+            self._count(size + size)
+        self.note()
 
     def when_synced(self, callback: Synced, /) -> None:
         if self.lost:
@@ -338,7 +365,8 @@ class TaskLease:
         task, events = self._task, self._bytes
         whole = self._body_size + self._event_bytes + events
         ends = task is not None and task.status.state in TERMINAL
-        if task is not None and (ends or self._amended or self._event_bytes + events >= self._body_size):
+        behind = self._event_bytes + events + _TURN * (self.joined - self.joined_applied + len(self._joined))
+        if task is not None and (ends or self._amended or behind >= self._body_size):
             return events + whole
         return events
 
@@ -346,6 +374,7 @@ class TaskLease:
         """The changes to write now. Each is returned once."""
         events, self._events = self._events, []
         data, self._data = self._data, []
+        messages, self._joined = self._joined, []
         size, self._bytes = self._bytes, 0
         self._writer.queued -= size
         self.dirty = False
@@ -366,7 +395,12 @@ class TaskLease:
                 self._body_size = len(data[0]) if data else 0
                 self._event_bytes = size - self._body_size
                 self._amended = False
-            elif self._amended or ended or self._event_bytes >= self._body_size:
+            elif (
+                self._amended
+                or ended
+                or self._event_bytes + _TURN * (self.joined - self.joined_applied + len(messages))
+                >= self._body_size
+            ):
                 # The order of maps matters to who parses it: see `live_task.begin_with`.
                 body = task.SerializeToString(deterministic=True)
                 if self._key is None:
@@ -381,6 +415,13 @@ class TaskLease:
         place = self._place
         if place is None:
             raise RuntimeError("a task begins with an event")
+        joined: list[Joined] = []
+        if body is not None or late is not None:
+            self.joined_applied = self.joined  # the body has the newest messages, too
+        else:
+            for number, (after, message) in enumerate(messages, self.joined + 1):
+                joined.append(join_row(self.task_id, number, after, message))
+            self.joined += len(joined)
         self._ended = ended
         self.version += 1
         holder = "" if self._released or ended else me
@@ -396,9 +437,11 @@ class TaskLease:
             checksum,
             (),
             time.time(),
+            self.joined,
+            self.joined_applied,
         )
         segments = pack(self.task_id, self.last - len(events) + 1, data)
-        change = TaskChange(row, segments, before, data, self.push, me, self._opened)
+        change = TaskChange(row, segments, before, data, self.push, me, self._opened, joined)
         self._opened = False
         return Pending(self, self._submitted, change, events, data, ended, size, late)
 
@@ -417,7 +460,9 @@ class TaskLease:
         if self.copy is None or not self._released or pending.ended or self._submitted != pending.submitted:
             return None
         row = pending.change.row
-        return Stored(self.copy, row.version, row.last, applied=row.applied, size=self._task_bytes)
+        joined = row.joined, row.joined_applied
+        size, behind = self._task_bytes, self._event_bytes
+        return Stored(self.copy, row.version, row.last, "", row.applied, size, behind, joined)
 
     def settle(self, pending: Pending) -> None:
         """A change is durable."""
@@ -450,6 +495,7 @@ class TaskLease:
         self.dirty = False
         self._events.clear()
         self._data.clear()
+        self._joined.clear()
         self._task = None
         self._writer.queued -= self._bytes
         self._bytes = 0

@@ -365,13 +365,12 @@ class MemoryWriter:
                 store.leave(entry, log)
         return log.last
 
-    def amend(self, task: hub.Task, /) -> None:
+    def amend(self, task: hub.Task, joined: hub.Message | None = None, /) -> None:
         if not self._lost:
-            entry, size = self._entry, 0
+            entry = self._entry
             entry.live = task
             entry.version += 1
-            if task.history:
-                size = task.history[-1].ByteSize()  # the message that joined it
+            size = 0 if joined is None else joined.ByteSize()
             entry.size += size
             self._store.memory.add(size)
             if self._push and self._log is not None:

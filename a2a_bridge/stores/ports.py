@@ -68,6 +68,10 @@ class Stored(NamedTuple):
     applied: int = 0
     #: for the store: the bytes of the task, about; 0 if they are not known
     size: int = 0
+    #: for the store: the bytes of them that are not in the stored body
+    behind: int = 0
+    #: for the store: the numbers of the last message that joined, and of the last one in the stored body
+    joined: tuple[int, int] = (0, 0)
 
 
 class VersionConflictError(Exception):
@@ -124,8 +128,10 @@ class TaskWriter(Protocol):
         together with a call of `append` or `amend`.
         """
 
-    def amend(self, task: hub.Task, /) -> None:
-        """Notes a change of the task that is not an event, such as a message that joined its history."""
+    def amend(self, task: hub.Task, joined: hub.Message | None = None, /) -> None:
+        """Notes a change of the task that is not an event. joined: the message of its history, if the change
+        is `lifecycle.join`; None for any other change.
+        """
 
     def when_synced(self, callback: Synced, /) -> None:
         """Calls `callback` once all changes so far are durable; now if they are. The store commits soon."""

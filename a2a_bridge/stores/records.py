@@ -7,7 +7,8 @@ Rules:
    is stored whole or not at all; stored changes are durable when it returns. If it raises, nothing
    counts as stored, and it is called again with the same sequence until it succeeds.
 3. A task is its body plus the events after `applied`, in order. A change without a body leaves the body as it
-   is. Segments are never changed.
+   is. Segments are never changed. A driver with `keeps_joined = True` also stores the messages that join the
+   history, as it stores segments; other drivers get the whole body when a message joins.
 4. Everything is by scope and key. Texts of callers may contain any character, NUL included.
 5. Push configs and the outbox are no rows of this protocol: `StoreBase` keeps them in memory, unless it is
    given others, which write with the same groups (`sql/push.py`). The store in memory is no driver: with
@@ -28,7 +29,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.stores.ports import Remote, Scope, TaskQuery
-from a2a_bridge.stores.row_format import Segment
+from a2a_bridge.stores.row_format import Joined, Segment
 
 #: the range of times in rows, in nanoseconds since the epoch
 EARLIEST, LATEST = -(2**63), 2**63 - 1
@@ -66,6 +67,12 @@ class TaskRow(NamedTuple):
     tail: Sequence[Segment] = ()
     #: when this change was made, in seconds since the epoch
     written: float = 0.0
+    #: the number of the last message that joined the history and has a row, and of the last of them that the
+    #: body contains; both 0 without `keeps_joined`
+    joined: int = 0
+    joined_applied: int = 0
+    #: only in rows that are read: the messages after `joined_applied`
+    joined_tail: Sequence[Joined] = ()
 
     @property
     def ended(self) -> bool:
@@ -91,6 +98,8 @@ class TaskChange(NamedTuple):
     by: str = ""
     #: True for the first change of a task that this process has acquired
     acquires: bool = False
+    #: the messages that follow those in the database; empty without `keeps_joined`
+    joined: Sequence[Joined] = ()
 
 
 class SentRow(NamedTuple):

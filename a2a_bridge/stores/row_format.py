@@ -9,6 +9,7 @@ Rules:
    row can be reached under the key of another row, with intact content.
 4. A segment is one row with the events of one commit. Its format is a protobuf message with one repeated
    member of number 1, so that other programs can read it.
+5. A message that joins the history of a task is no event: it has a row of its own.
 """
 
 from __future__ import annotations
@@ -116,6 +117,33 @@ def pack(task_id: str, first: int, events: Sequence[bytes]) -> list[Segment]:
     return found
 
 
+class Joined(NamedTuple):
+    """A message that joined the history of a task."""
+
+    #: such messages of a task are numbered from 1 without gaps, apart from its events
+    number: int
+    #: the number of the event after which it joined
+    after: int
+    #: the serialized message
+    data: bytes
+    checksum: int | None
+
+
+def join_row(task_id: str, number: int, after: int, data: bytes) -> Joined:
+    """The row of a serialized message."""
+    return Joined(number, after, data, checksum_of(_joined_key(task_id, number, after), data))
+
+
+def joined_message(task_id: str, row: Joined) -> hub.Message:
+    """The message of a row. Raises DamagedError."""
+    if not intact(row.checksum, _joined_key(task_id, row.number, row.after), row.data):
+        raise DamagedError(task_id)
+    try:
+        return hub.Message.FromString(row.data)
+    except DecodeError:
+        raise DamagedError(task_id) from None
+
+
 def _segment(task_id: str, first: int, count: int, pieces: Sequence[bytes]) -> Segment:
     data = b"".join(pieces)
     last = first + count - 1
@@ -152,6 +180,10 @@ def unpack(task_id: str, segment: Segment, after: int) -> Iterator[hub.StreamRes
 def _key(task_id: str, first: int, last: int) -> tuple[str, ...]:
     # Without the scope: a task id belongs to one scope, which the checksum of the body covers.
     return task_id, str(first), str(last)
+
+
+def _joined_key(task_id: str, number: int, after: int) -> tuple[str, ...]:
+    return task_id, "joined", str(number), str(after)
 
 
 def _varint(number: int) -> bytes:

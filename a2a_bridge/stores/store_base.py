@@ -25,7 +25,7 @@ from a2a_bridge.bindings.memory import MemoryAccount, Table
 from a2a_bridge.bindings.offload import MUCH
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.event_log import LogReader
-from a2a_bridge.core.lifecycle import ArtifactIndex, IllegalTransitionError, fold
+from a2a_bridge.core.lifecycle import ArtifactIndex, IllegalTransitionError, add_message, fold
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.option_classes import StoreOptions
 from a2a_bridge.core.paging import PageTokens, TaskPageFiller
@@ -50,7 +50,7 @@ from a2a_bridge.stores.ports import (
 from a2a_bridge.stores.readers import StoredLogs, TerminalTaskCache
 from a2a_bridge.stores.records import Expiry, Position, Records, SentChange, SentRow, SharedRecords, TaskRow
 from a2a_bridge.stores.resting import RESTS, resting_tasks
-from a2a_bridge.stores.row_format import DamagedError, Segment, parse_checked, unpack
+from a2a_bridge.stores.row_format import DamagedError, Segment, joined_message, parse_checked, unpack
 
 log = logging.getLogger("a2a_bridge.store")
 
@@ -233,9 +233,11 @@ class StoreBase:
         task = await _parse_by_size([row], lambda: _fold(scope, task_id, row))
         if row.place.state in TERMINAL:
             # It is the body itself, unless an older version wrote the end without one.
-            data = row.body if row.body is not None and not row.tail else task.SerializeToString()
+            data = row.body
+            if data is None or row.tail or row.joined_tail:
+                data = task.SerializeToString()
             self._ended.put(scope, task_id, data, row.version, row.last, row.written)
-        return Stored(task, row.version, row.last, row.holder, row.applied, _size_of([row]))
+        return _stored(task, row)
 
     async def working_copy(self, scope: Scope, task_id: str, /) -> Stored | None:
         await self._settle(scope, task_id)  # its last writer may be leaving it
@@ -279,10 +281,12 @@ class StoreBase:
         if 0 < sequence < row.last:
             # A newer body is of no use: then the whole log up to the event is needed.
             if row.applied > sequence:
-                row = row._replace(body=b"", checksum=None, applied=0)
+                row = row._replace(body=b"", checksum=None, applied=0, joined_tail=())
             segments = await self._segments(task_id, row.applied, sequence)
             if segments is not None:
-                past = row._replace(tail=segments, last=sequence)
+                messages = [one for one in row.joined_tail if one.after < sequence]
+                joined = row.joined_applied + len(messages)
+                past = row._replace(tail=segments, last=sequence, joined=joined, joined_tail=messages)
                 return await _parse_by_size([past], lambda: _fold(scope, task_id, past))
             row = await self._row(scope, task_id)
             if row is None:
@@ -439,7 +443,19 @@ async def _parse_by_size(rows: Sequence[TaskRow], parse: Callable[[], Result]) -
 
 def _size_of(rows: Sequence[TaskRow]) -> int:
     """The bytes of the tasks of these rows, about."""
-    return sum(len(row.body or b"") + sum(len(one.data) for one in row.tail) for row in rows)
+    return sum(len(row.body or b"") + _behind(row) for row in rows)
+
+
+def _behind(row: TaskRow) -> int:
+    """The bytes of the task that are not in the body."""
+    return sum(len(one.data) for one in row.tail) + sum(len(one.data) for one in row.joined_tail)
+
+
+def _stored(task: hub.Task, row: TaskRow) -> Stored:
+    """A task that a row has."""
+    joined = row.joined, row.joined_applied
+    size = _size_of([row])
+    return Stored(task, row.version, row.last, row.holder, row.applied, size, _behind(row), joined)
 
 
 def _fold(scope: Scope, task_id: str, row: TaskRow) -> hub.Task:
@@ -448,17 +464,32 @@ def _fold(scope: Scope, task_id: str, row: TaskRow) -> hub.Task:
     """
     task = parse_checked(hub.Task.FromString, row.checksum, body_key(scope, task_id), row.body)
     number, index = row.applied, ArtifactIndex()
+    messages = iter(row.joined_tail)
+    message, joined = next(messages, None), row.joined_applied
+
+    def join_until(event: int) -> None:
+        nonlocal message, joined
+        while message is not None and message.after <= event:
+            add_message(task, joined_message(task_id, message))
+            joined += 1
+            if message.number != joined:
+                raise DamagedError(task_id)
+            message = next(messages, None)
+
     for segment in row.tail:
         for event in unpack(task_id, segment, number):
             if number == row.last:
-                return task
+                break
+            if message is not None:
+                join_until(number)
             number += 1
             try:
                 task = fold(task, event, index)
             except IllegalTransitionError:
                 # Events were checked when they were written, perhaps by weaker rules.
                 task.status.CopyFrom(event.status_update.status)
-    if number != row.last:  # a segment is missing
+    join_until(number)
+    if (number, joined) != (row.last, row.joined):  # a row is missing
         raise DamagedError(task_id)
     return task
 
@@ -471,7 +502,7 @@ def _parse_stored(tasks: Sequence[tuple[Scope, str]], rows: Sequence[TaskRow | N
         if row is not None:
             try:
                 task = _fold(scope, task_id, row)
-                stored = Stored(task, row.version, row.last, row.holder, row.applied, _size_of([row]))
+                stored = _stored(task, row)
             except DamagedError:
                 log.error("task %s is damaged in the store", task_id)  # noqa: TRY400  no trace
         found.append(stored)

@@ -112,7 +112,7 @@ class Author:
     def amend(self, message_id: str) -> None:
         """A message that joins the history."""
         join(self.task, hub.Message(message_id=message_id, role=hub.ROLE_USER))
-        self.writer.amend(self.task)
+        self.writer.amend(self.task, self.task.history[-1])
 
     async def sync(self) -> Author:
         async with asyncio.timeout(PATIENCE):

@@ -297,7 +297,10 @@ class WritingContract(OpensStores):
         for step in range(200):
             if len(authors) < 2 or choose.random() < 0.05:
                 author = authors[f"t{step}"] = Author(store, choose.choice([HERE, ELSEWHERE[0]]))
-                author.begin(f"t{step}", NOON + choose.randrange(20), context_id=choose.choice("xy"))
+                task = made(f"t{step}", NOON + choose.randrange(20), choose.choice("xy"))
+                # A store may write the changes of a large task apart from it.
+                task.metadata["text"] = "x" * choose.choice([0, 60_000])
+                author.begin(task)
             author = authors[choose.choice(list(authors))]
             match choose.randrange(12):
                 case 0:

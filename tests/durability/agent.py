@@ -52,6 +52,7 @@ class Dying:
         words = run.text.split()
         if run.task is not None:
             yield run.status("working")
+            await asyncio.sleep(_PACE)
             yield run.artifact(f"answered {words[-1]}", artifact_id="answer")
             yield run.status("completed")
             return
@@ -100,6 +101,8 @@ async def _pieces(run: Run, count: int, mark: str, done: int) -> AsyncIterator[E
 async def _ask(run: Run, words: list[str]) -> AsyncIterator[Event]:
     yield run.start()
     yield run.status("working")
+    # So large that its answer is not worth a new body.
+    yield run.artifact(f"{words[-1]} " * 2000, artifact_id="notes")
     yield run.status("input-required", f"and then, {words[-1]}?")
 
 

@@ -120,7 +120,7 @@ class LateWriter:
         self._store, self._writer = store, writer
         self._task_id, self._on_lost = task_id, on_lost
         self._waiting: list[Synced] = []
-        self.given: list[tuple[hub.StreamResponse | None, hub.Task]] = []
+        self.given: list[tuple[hub.StreamResponse | hub.Message | None, hub.Task]] = []
         self.last = 0
         self.lost = self.dead = False
 
@@ -137,12 +137,12 @@ class LateWriter:
         self._give(event, task)
         return self.last
 
-    def amend(self, task: hub.Task, /) -> None:
-        self._give(None, task)
+    def amend(self, task: hub.Task, joined: hub.Message | None = None, /) -> None:
+        self._give(joined, task)
 
-    def _give(self, event: hub.StreamResponse | None, task: hub.Task) -> None:
+    def _give(self, change: hub.StreamResponse | hub.Message | None, task: hub.Task) -> None:
         if not self.lost and not self.dead:
-            self.given.append((event, hub.Task.FromString(task.SerializeToString())))
+            self.given.append((change, hub.Task.FromString(task.SerializeToString())))
             if self._store.open_door:
                 self.commit()
 
@@ -177,11 +177,11 @@ class LateWriter:
             self._writer.release()
 
     def commit(self) -> None:
-        for event, task in self.given:
-            if event is None:
-                self._writer.amend(task)
+        for change, task in self.given:
+            if isinstance(change, hub.StreamResponse):
+                self._writer.append(change, task)
             else:
-                self._writer.append(event, task)
+                self._writer.amend(task, change)
         self.given.clear()
         self.tell(None)
 

@@ -177,5 +177,5 @@ async def test_a_copy_that_is_dropped_is_written_first(store: Any) -> None:
 class Writer:
     """Takes no notes."""
 
-    def amend(self, _: hub.Task) -> None:
+    def amend(self, _: hub.Task, __: hub.Message | None = None) -> None:
         return

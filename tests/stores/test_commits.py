@@ -26,6 +26,7 @@ from a2a_bridge.testing.store_scene import (
     Author,
     found,
     ids,
+    made,
     pages,
     rest,
     take,
@@ -349,7 +350,9 @@ async def test_groups_of_anything_add_up(url: str, seed: int) -> None:
     async with open_sql_store(url, StoreOptions(commit_delay=0.001, ack_timeout=PATIENCE)) as store:
 
         async def one(name: str) -> Author:
-            author = Author(store).begin(name)
+            task = made(name)
+            task.metadata["text"] = "x" * choose.choice([0, 60_000])
+            author = Author(store).begin(task)
             for number in range(choose.randrange(1, 30)):
                 author.chunk(str(number))
                 match choose.randrange(6):

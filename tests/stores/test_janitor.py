@@ -235,7 +235,7 @@ async def test_the_janitor_minds_no_failure(
 
 def test_nothing_is_left_out() -> None:
     """For every table there is an entry here: who deletes its rows."""
-    of_tasks = {"tasks", "bodies", "segments", "push_configs", "outbox", "task_counts"}
+    of_tasks = {"tasks", "bodies", "segments", "joined", "push_configs", "outbox", "task_counts"}
     of_their_own = {"sends", "replicas", "messages", "locks", "settings"}
     assert set(metadata.tables) == of_tasks | of_their_own
 

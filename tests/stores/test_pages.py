@@ -168,7 +168,7 @@ def _look_at_plans(connection: Connection, queries: list[tuple[str, Any]]) -> No
             plan = " | ".join(
                 row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", parameters)
             )
-            assert not re.search(r"SCAN (tasks|bodies|task_counts|segments)", plan), (text, plan)
+            assert not re.search(r"SCAN (tasks|bodies|task_counts|segments|joined)", plan), (text, plan)
             assert "TEMP B-TREE" not in plan, (text, plan)
             if "task_counts.bucket >=" in text:
                 assert "owner=? AND bucket>?" in plan, (text, plan)

@@ -10,9 +10,17 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.groups import send_key
 from a2a_bridge.stores.ports import Scope
 from a2a_bridge.stores.records import SentRow
-from a2a_bridge.stores.row_format import DamagedError, Segment, intact, original, unpack
+from a2a_bridge.stores.row_format import (
+    DamagedError,
+    Joined,
+    Segment,
+    intact,
+    joined_message,
+    original,
+    unpack,
+)
 from a2a_bridge.stores.sql.push import event_key
-from a2a_bridge.stores.sql.schema import bodies, outbox, push_configs, segments, sends, tasks
+from a2a_bridge.stores.sql.schema import bodies, joined, outbox, push_configs, segments, sends, tasks
 
 
 class Damaged(NamedTuple):
@@ -27,7 +35,7 @@ class Damaged(NamedTuple):
 
 def find_damaged(connection: Connection) -> Iterator[Damaged]:
     """All rows whose content does not match its checksum or cannot be decoded; and tasks without a body, or
-    without some of the events that it lacks.
+    without some of the events and messages that it lacks.
     """
     for table, rows, sound in _CHECKS:
         for row in connection.execution_options(stream_results=True).execute(rows):
@@ -35,7 +43,7 @@ def find_damaged(connection: Connection) -> Iterator[Damaged]:
                 key = "/".join(str(getattr(row, column.name)) for column in table.primary_key)
                 yield Damaged(table.name, original(key), original(row.task))
     bodiless = select(tasks.c.id).where(tasks.c.id.not_in(select(bodies.c.task)))
-    for name in connection.scalars(bodiless.union(_INCOMPLETE)):
+    for name in connection.scalars(bodiless.union(_INCOMPLETE, _WITHOUT_MESSAGES)):
         yield Damaged(tasks.name, name, name)
 
 
@@ -50,6 +58,14 @@ def _segment(row: Any) -> bool:
     try:
         for _ in unpack(row.task, Segment(row.first, row.last, row.data, row.checksum), 0):
             pass
+    except DamagedError:
+        return False
+    return True
+
+
+def _joined(row: Any) -> bool:
+    try:
+        joined_message(row.task, Joined(row.number, row.after, row.data, row.checksum))
     except DamagedError:
         return False
     return True
@@ -95,9 +111,20 @@ _INCOMPLETE = (
     )
 )
 
+_WITHOUT_MESSAGES = (
+    select(tasks.c.id)
+    .outerjoin_from(
+        tasks, joined, and_(joined.c.task == tasks.c.id, joined.c.number > tasks.c.joined_applied)
+    )
+    .where(tasks.c.joined_applied < tasks.c.joined)
+    .group_by(tasks.c.id, tasks.c.joined_applied, tasks.c.joined)
+    .having(func.count(joined.c.number) < tasks.c.joined - tasks.c.joined_applied)
+)
+
 _CHECKS: tuple[tuple[Table, Select[Any], Callable[[Any], bool]], ...] = (
     (bodies, _BODIES, _body),
     (segments, select(segments), _segment),
+    (joined, select(joined), _joined),
     (sends, select(sends), _send),
     (push_configs, select(push_configs), _config),
     (outbox, select(outbox), _notification),

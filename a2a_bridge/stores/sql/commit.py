@@ -37,7 +37,7 @@ from a2a_bridge.stores.records import TaskChange, TaskRow
 from a2a_bridge.stores.row_format import storable
 from a2a_bridge.stores.sql.database import Database, is_database_error, limit
 from a2a_bridge.stores.sql.push import post_events
-from a2a_bridge.stores.sql.schema import TooLargeError, bodies, insert, segments, task_counts, tasks
+from a2a_bridge.stores.sql.schema import TooLargeError, bodies, insert, joined, segments, task_counts, tasks
 from a2a_bridge.stores.sql.tasks import Counted, deltas
 
 log = logging.getLogger("a2a_bridge.store")
@@ -240,7 +240,10 @@ class Committer:
         sqlite = self._database.sqlite
         times = [_times(one.row, sqlite=sqlite) for one in changes]
         never = None if sqlite else False
-        with_time = [(*row, *time) for row, time in zip(rows, times, strict=True)]
+        whole = [
+            (*row, *time, one.row.joined, one.row.joined_applied)
+            for one, row, time in zip(changes, rows, times, strict=True)
+        ]
         with_body = [
             (row, one.row) for row, one in zip(rows, changes, strict=True) if one.row.body is not None
         ]
@@ -249,13 +252,17 @@ class Committer:
             for change, row, time in zip(changes, rows, times, strict=True)
             for one in change.segments
         ]
+        messages = [
+            (row[0], *one) for change, row in zip(changes, rows, strict=True) for one in change.joined
+        ]
         write = self._insert_with(connection)
         with self._at_once(connection):
             alive = self._ask_alive(connection, changes)
             # A separate statement for the transaction id took a tenth of the time of a small group.
-            guarded = write(tasks, with_time, returning="" if self._database.sqlite else _NUMBER)
+            guarded = write(tasks, whole, returning="" if self._database.sqlite else _NUMBER)
             write(bodies, [(one[0], row.body, row.checksum) for one, row in with_body])
             write(segments, logged)
+            write(joined, messages)
             write(task_counts, self._counters(map(_count, changes)))
         if not self._database.sqlite and (row := guarded[0].fetchone()):
             group.number = row[0]
@@ -386,7 +393,7 @@ class Committer:
 
 
 def _row(row: TaskRow) -> tuple[Any, ...]:
-    """The values of a row of `tasks`, without those of `_times`, which are the last."""
+    """The values of a row of `tasks`, without those of `_times` and the numbers of messages, which follow."""
     return (
         storable(row.task_id),
         storable(row.scope.tenant),
@@ -432,7 +439,7 @@ def _fits(row: TaskRow, written: _Written) -> bool:
 
 def _is_lease_only(change: TaskChange) -> bool:
     """True if a change only acquires or releases the lease on a task."""
-    return change.row.version > 1 and not change.segments and change.row.body is None
+    return change.row.version > 1 and not (change.segments or change.joined) and change.row.body is None
 
 
 def _begins(change: TaskChange) -> bool:

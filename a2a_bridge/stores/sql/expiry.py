@@ -33,7 +33,7 @@ from a2a_bridge.stores.records import Expiry, Place
 from a2a_bridge.stores.sql.commit import SqlJob
 from a2a_bridge.stores.sql.database import Database, build_insert, present
 from a2a_bridge.stores.sql.push_configs import forget
-from a2a_bridge.stores.sql.schema import bodies, segments, sends, settings, task_counts, tasks
+from a2a_bridge.stores.sql.schema import bodies, joined, segments, sends, settings, task_counts, tasks
 from a2a_bridge.stores.sql.tasks import Counted
 
 log = logging.getLogger("a2a_bridge.store")
@@ -225,7 +225,8 @@ def _delete_tasks(connection: Connection, before: float, most: int, count: Count
         query.returning(tasks.c.tenant, tasks.c.owner, tasks.c.context, tasks.c.state, tasks.c.time)
     ).all()
     connection.execute(delete(bodies).where(bodies.c.task.in_(task_ids)))
-    connection.execute(delete(segments).where(segments.c.task.in_(task_ids)))
+    for table in (segments, joined):
+        connection.execute(delete(table).where(table.c.task.in_(task_ids)))
     count(
         connection,
         [Counted(one.tenant, one.owner, Place(one.context, one.state, one.time), None) for one in gone],
@@ -241,7 +242,8 @@ def _delete_logs(connection: Connection, before: float, most: int) -> int:
         return 0
     free = select(tasks.c.id).where(tasks.c.id.in_(due)).with_for_update(skip_locked=True)
     task_ids = list(connection.scalars(free))
-    connection.execute(delete(segments).where(segments.c.task.in_(task_ids)))
+    for table in (segments, joined):
+        connection.execute(delete(table).where(table.c.task.in_(task_ids)))
     return len(task_ids)
 
 

@@ -50,6 +50,7 @@ class SqlRecords:
     def __init__(
         self, database: Database, me: Callable[[], str] = lambda: "", stripe: Callable[[], int] = lambda: 0
     ) -> None:
+        self.keeps_joined = True
         self._database = database
         self._me = me
         self.committer = Committer(database, me, stripe)

@@ -5,7 +5,7 @@
 Rules of the tables:
 1. `tasks` holds columns that are searched and change often; large content is in `bodies` and written rarely.
 2. A task is its body plus the events after `applied`, in order. Events are in segments: the events of one
-   commit in one row; see `row_format.py`.
+   commit in one row; see `row_format.py`. Messages that join the history are in `joined`.
 3. Times are nanoseconds since the epoch for values of the protocol, seconds for others.
 4. `checksum` is the CRC-32 of key and content of its row. In rows of an older version it covers the content
    alone, or is NULL.
@@ -32,6 +32,7 @@ _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 #: names the version before it. last: number of the last event. applied: of the last event in the body.
 #: written: time of the last write of this row. ended: of the write that ended the task; NULL before it. With
 #: an index of `written` instead, PostgreSQL would write all indexes anew for each chunk of an artifact.
+#: joined: number of the last row of `joined`. joined_applied: of the last one in the body.
 tasks = sa.Table(
     "tasks",
     metadata,
@@ -47,6 +48,8 @@ tasks = sa.Table(
     sa.Column("holder", sa.Text, nullable=False),
     sa.Column("written", sa.Float, nullable=False),
     sa.Column("ended", sa.Float),
+    sa.Column("joined", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("joined_applied", sa.BigInteger, nullable=False, server_default="0"),
 )
 _SCOPE, _NEWEST = (tasks.c.tenant, tasks.c.owner), (sa.desc(tasks.c.time), sa.desc(tasks.c.id))
 sa.Index("tasks_listed", *_SCOPE, *_NEWEST)
@@ -79,6 +82,19 @@ segments = sa.Table(
     sqlite_with_rowid=False,
 )
 sa.Index("segments_ended", segments.c.ended, sqlite_where=_ENDED, postgresql_where=_ENDED)
+
+#: messages that joined the history of a task between its events, apart from those that are in the body only.
+#: number: from 1 without gaps. after: the number of the event before the message
+joined = sa.Table(
+    "joined",
+    metadata,
+    sa.Column("task", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("after", sa.BigInteger, nullable=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+    sa.Column("checksum", sa.BigInteger),
+    sqlite_with_rowid=False,
+)
 
 #: the numbers of tasks, so that queries need not count; see `counts.py`. bucket: the time bucket, or ALL.
 #: stripe: replicas write separate rows, so that none waits for another; the count is their sum
@@ -189,7 +205,7 @@ sa.Index("messages_of_recipient", messages.c.recipient)
 #: maximum rows of one statement. PostgreSQL accepts 65,535 values, SQLite 32,766
 _MOST = 64
 #: the column that may be large, per table, and the bytes from which a row counts as large
-_CONTENT = {bodies.name: 1, segments.name: 3}
+_CONTENT = {bodies.name: 1, segments.name: 3, joined.name: 3}
 _LARGE = 4096
 #: bytes of a value that both databases accept
 _LARGEST = 1_000_000_000
@@ -206,12 +222,14 @@ _TAILS = {
         " ON CONFLICT (id) DO UPDATE SET state = excluded.state, time = excluded.time,"
         " version = excluded.version,"
         " last = excluded.last, applied = excluded.applied, holder = excluded.holder,"
+        " joined = excluded.joined, joined_applied = excluded.joined_applied,"
         " written = excluded.written, ended = excluded.ended"
         " WHERE tasks.version = excluded.version - 1"
         " AND tasks.tenant = excluded.tenant AND tasks.owner = excluded.owner"
     ),
     bodies.name: " ON CONFLICT (task) DO UPDATE SET data = excluded.data, checksum = excluded.checksum",
     segments.name: "",
+    joined.name: "",
     task_counts.name: (
         " ON CONFLICT (tenant, owner, bucket, state, stripe)"
         " DO UPDATE SET number = task_counts.number + excluded.number"

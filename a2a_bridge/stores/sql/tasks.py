@@ -26,8 +26,8 @@ from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.paging import PAGE_BYTES
 from a2a_bridge.stores.ports import Scope, TaskQuery
 from a2a_bridge.stores.records import EARLIEST, LATEST, Found, Place, Position, TaskRow
-from a2a_bridge.stores.row_format import Segment, original, storable
-from a2a_bridge.stores.sql.schema import bodies, replicas, segments, tasks
+from a2a_bridge.stores.row_format import Joined, Segment, original, storable
+from a2a_bridge.stores.sql.schema import bodies, joined, replicas, segments, tasks
 from a2a_bridge.stores.sql.schema import task_counts as counts
 
 #: binary digits of nanoseconds that a time bucket spans
@@ -126,7 +126,7 @@ def task_rows(
         ids = _of_a_page(connection, ids)
     query, values = (_ONE, {"task": ids[0]}) if alone else (_SOME, {"ids": ids})
     rows = connection.execute(query, values).all()
-    tails = _tails(connection, rows)
+    tails, messages = _tails(connection, rows), _messages(connection, rows)
     # A task that is asked for alone is taken as the answer: a damaged index may have led to another row.
     by_id = {ids[0] if alone else row.id: row for row in rows}
     found: list[TaskRow | None] = []
@@ -137,7 +137,7 @@ def task_rows(
             continue
         holder = row.alive if row.alive and row.alive != me else ""
         one = _row(scope, task_id, row, row.data, row.checksum, tails.get(row.id, ()))
-        found.append(one._replace(holder=holder))
+        found.append(one._replace(holder=holder, joined_tail=messages.get(row.id, ())))
     return found
 
 
@@ -168,10 +168,13 @@ def page(connection: sa.Connection, scope: Scope, query: TaskQuery, after: tuple
     # Not joined: PostgreSQL would read all bodies of a small table for that.
     parts = sa.select(bodies).where(bodies.c.task.in_(wanted))
     content = {row.task: (row.data, row.checksum) for row in connection.execute(parts)} if wanted else {}
-    tails = _tails(connection, found[: len(wanted)])
+    shown = found[: len(wanted)]
+    tails, messages = _tails(connection, shown), _messages(connection, shown)
     rows = [
-        _row(scope, original(row.id), row, *content.get(row.id, (None, None)), tails.get(row.id, ()))
-        for row in found[: len(wanted)]
+        _row(
+            scope, original(row.id), row, *content.get(row.id, (None, None)), tails.get(row.id, ())
+        )._replace(joined_tail=messages.get(row.id, ()))
+        for row in shown
     ]
     matching = total(
         connection, storable(scope.tenant), storable(scope.owner), context, int(query.state), since
@@ -261,6 +264,8 @@ def _row(
         checksum,
         tail,
         row.written,
+        row.joined,
+        row.joined_applied,
     )
 
 
@@ -280,6 +285,23 @@ def _tails(connection: sa.Connection, rows: Sequence[Any]) -> dict[str, list[Seg
     found: dict[str, list[Segment]] = {}
     for stored_id, *segment in connection.execute(query):
         found.setdefault(stored_id, []).append(Segment(*segment))
+    return found
+
+
+def _messages(connection: sa.Connection, rows: Sequence[Any]) -> dict[str, list[Joined]]:
+    """The messages that joined these tasks and that their bodies lack. They do not change either."""
+    own = joined.c
+    behind = [
+        sa.and_(own.task == row.id, own.number > row.joined_applied, own.number <= row.joined)
+        for row in rows
+        if row.joined_applied < row.joined
+    ]
+    if not behind:
+        return {}
+    query = sa.select(joined).where(sa.or_(*behind)).order_by(own.task, own.number)
+    found: dict[str, list[Joined]] = {}
+    for stored_id, *message in connection.execute(query):
+        found.setdefault(stored_id, []).append(Joined(*message))
     return found
 
 
