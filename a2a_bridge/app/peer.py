@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from a2a_bridge.bindings.following import Following, follow_stream
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.bindings.unknown_events import known_only
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client
@@ -63,6 +64,8 @@ class Peer(Client):
         super().__init__(service)
         self.card = card
         self.interface = interface
+        #: the account of what this process keeps for the agent; None without one
+        self.memory: MemoryAccount | None = None
 
     async def send(
         self,

@@ -215,7 +215,9 @@ async def guarded_agent(agent: Agent, options: ServeOptions | None = None) -> As
     options = options or ServeOptions()
     check_credentials(agent.card, options)
     async with agent_app(agent, options, sends=False) as one:
-        yield Peer(guard(one.service, one.card, one.options), one.card)
+        peer = Peer(guard(one.service, one.card, one.options), one.card)
+        peer.memory = one.store.memory
+        yield peer
         await one.close(options.grace)
 
 
@@ -237,6 +239,7 @@ async def guarded_gateway(
         offered = build_offered_card(card, candidates, options)
         offer = Offer(offered)
         peer = Peer(guard(one.service, offered, options, elsewhere=True, offer=offer), offered)
+        peer.memory = one.memory
 
         def show(changed: hub.AgentCard) -> None:
             offer.replace(changed)

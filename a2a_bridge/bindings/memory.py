@@ -356,11 +356,15 @@ class Table(Generic[K, V]):
         tables.add(self.size)
 
     def drop_oldest(self) -> None:
-        """Removes the least recently used entry."""
-        key = next(iter(self._entries))
+        """Removes the entry that goes first."""
+        key = self._oldest()
         value = self.pop(key)
         if self._on_drop is not None and value is not None:
             self._on_drop(key, value)
+
+    def _oldest(self) -> K:
+        """The least recently used entry."""
+        return next(iter(self._entries))
 
     def __del__(self) -> None:
         # Connections of an older card are dropped with their tables.

@@ -4,24 +4,24 @@ Rules:
 1. The id of a context is made of the front, the caller and a name of the conversation: two callers with the
    same name have two contexts.
 2. An agent that gives a context another id is called with that id from then on.
-3. The table forgets the conversations that were used longest ago. Their contexts keep their ids.
+3. The table forgets the conversations that were used longest ago, of the caller with the most of them. Their
+   contexts keep their ids.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4, uuid5
 
-from cachetools import TTLCache
-
-from a2a_bridge_adapters.fronts.turn import Answer, Shown
+from a2a_bridge.bindings.memory import MOST_BYTES, Tables, size_of
+from a2a_bridge.bindings.shares import SharedTable
+from a2a_bridge_adapters.fronts.turn import Answer, Shown, size_of_shown
 
 #: the namespace of the ids of contexts
 _SPACE = UUID("3f0c2a35-7a54-4b1c-9a7e-5d2f6f0a8c11")
-#: conversations, and seconds after the last use of one
-MOST, LONGEST = 10_000, 24 * 3600.0
+#: entries of each table of a front
+MOST = 10_000
 
 
 @dataclass(slots=True)
@@ -41,6 +41,11 @@ class Conversation:
         self.waiting = answer.task_id if answer.waits else ""
         self.shown = answer.shown if answer.waits else {}
 
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return size_of(self.context_id, self.waiting) + size_of_shown(self.shown)
+
 
 def new_name() -> str:
     """A name that nobody can guess."""
@@ -54,16 +59,20 @@ def context_of(front: str, owner: str, name: str) -> str:
 
 
 class Conversations:
-    """The conversations of a front, by the owner and a name."""
+    """The conversations of a front, by the owner and a name. tables: of the account."""
 
-    def __init__(self, front: str, most: int = MOST) -> None:
+    def __init__(self, front: str, tables: Tables | None = None, most: int = MOST) -> None:
         self._front = front
-        self._known: MutableMapping[tuple[str, str], Conversation] = TTLCache(most, LONGEST)
+        self._known: SharedTable[Conversation] = SharedTable(most, tables, most_bytes=MOST_BYTES)
 
     def named(self, owner: str, name: str) -> Conversation:
         """The conversation with a name; a new one if it is not known."""
         found = self._known.get((owner, name))
         if found is None:
             found = Conversation(context_of(self._front, owner, name))
-        self._known[owner, name] = found  # again: it is used now
+            self.keep(owner, name, found)
         return found
+
+    def keep(self, owner: str, name: str, conversation: Conversation) -> None:
+        """Counts a conversation as it is now."""
+        self._known.put((owner, name), conversation, size_of(owner, name) + conversation.size)

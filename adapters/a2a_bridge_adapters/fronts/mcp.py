@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cachetools import TTLCache
 from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -27,15 +26,17 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
+from a2a_bridge.bindings.memory import MOST_BYTES, in_work, size_of
+from a2a_bridge.bindings.shares import SharedTable
 from a2a_bridge.codec import DecodeError
 from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import AT_REST, data_part, text_part
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.fronts.callers import context_for, owner_of
-from a2a_bridge_adapters.fronts.conversations import LONGEST, MOST, context_of, new_name
+from a2a_bridge_adapters.fronts.conversations import MOST, context_of, new_name
 from a2a_bridge_adapters.fronts.mcp_content import add_text, failure, result_of
-from a2a_bridge_adapters.fronts.turn import Answer, Shown, Turn, Upstream, answer_of
+from a2a_bridge_adapters.fronts.turn import Answer, Shown, Turn, Upstream, answer_of, size_of_shown
 
 _log = logging.getLogger("a2a_bridge.fronts")
 
@@ -179,7 +180,7 @@ class McpFront:
         self._upstream = upstream
         self._patience = patience
         #: the parts of waiting tasks that a caller has, by owner and task
-        self._shown: TTLCache[tuple[str, str], Shown] = TTLCache(MOST, LONGEST)
+        self._shown: SharedTable[Shown] = SharedTable(MOST, upstream.tables, most_bytes=MOST_BYTES)
         #: the tasks of running calls, and whether they end because the server stops
         self._running: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
@@ -270,7 +271,7 @@ class McpFront:
                 return failure(_DECLINED)
             message = _continuing(params.request_state, reply)
         # The result has the content of all turns of this call, so that a question in between loses none.
-        shown = self._shown.get((owner, given.task), {})
+        shown = self._shown.get((owner, given.task)) or {}
         while True:
             answer = await self._turn(context, message, call, shown)
             if isinstance(answer, types.CallToolResult):
@@ -284,6 +285,9 @@ class McpFront:
                     input_requests={_ANSWER: asking}, request_state=answer.task_id
                 )
             if question is not None:
+                # What has been said waits for the person, and counts as a response in work.
+                waiting = size_of_shown(answer.shown) + sum(part.ByteSize() for part in answer.parts)
+                in_work.add(waiting)
                 try:
                     reply = await self._elicit(context, question, answer, call)
                 except MCPError as error:
@@ -294,15 +298,22 @@ class McpFront:
                         return failure(_DECLINED)
                     message = _continuing(answer.task_id, reply)
                     continue
+                finally:
+                    in_work.add(-waiting)
             result = result_of(answer)
             if answer.waits:
-                self._shown[owner, answer.task_id] = answer.shown
+                self._keep_shown(owner, answer)
                 add_text(result, f"The task waits for an answer. Call again with task={answer.task_id}")
             elif shows_name:
                 # `structuredContent` stays: a client that gives its model nothing else begins anew.
                 text = f"To go on with this conversation, call with conversation={name}"
                 result.content.append(types.TextContent(text=text))
             return result
+
+    def _keep_shown(self, owner: str, answer: Answer) -> None:
+        """Remembers the parts that the caller of a waiting task has."""
+        size = size_of(owner, answer.task_id) + size_of_shown(answer.shown)
+        self._shown.put((owner, answer.task_id), answer.shown, size)
 
     def _conversation(self, context: ServerRequestContext[Any, Any], given: Call) -> tuple[str, bool]:
         """The name of the conversation, and whether the caller has to be told."""
@@ -392,7 +403,7 @@ class McpFront:
             await asyncio.sleep(_PAUSE)
         result = result_of(answer)
         if answer.waits:
-            self._shown[owner_of(call), task_id] = answer.shown
+            self._keep_shown(owner_of(call), answer)
             tool = next(iter(self.tools))
             add_text(result, f"The task waits for an answer. Call {tool} with task={task_id}")
         return result

@@ -17,19 +17,18 @@ from typing import Any
 
 import anyio
 from mcp import types
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 
-from a2a_bridge.bindings.asgi import Application, Receive, Scope, Send
+from a2a_bridge.bindings.asgi import Application, Send
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.callers import Authenticate
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge_adapters.fronts.application import FrontApplication, not_found
-from a2a_bridge_adapters.fronts.callers import Edge, Guarded, path_of, principal_of, problem_headers, respond
+from a2a_bridge_adapters.fronts.application import FrontApplication
+from a2a_bridge_adapters.fronts.callers import Edge, Guarded, problem_headers, respond
 from a2a_bridge_adapters.fronts.mcp import WAIT, McpFront
+from a2a_bridge_adapters.fronts.mcp_sessions import Sessions
 from a2a_bridge_adapters.fronts.turn import Upstream
 
 _log = logging.getLogger("a2a_bridge.fronts")
@@ -75,12 +74,16 @@ async def open_mcp(
     """
     front = McpFront(upstream, patience=wait)
     manager = StreamableHTTPSessionManager(
-        front.server, security_settings=_security(edge.allowed_hosts), max_request_body_size=edge.max_body
+        front.server,
+        security_settings=_security(edge.allowed_hosts),
+        max_request_body_size=edge.max_body,
+        max_sessions=None,  # see `Sessions`
     )
+    sessions = Sessions(manager, upstream.tables, upstream.spawn)
     ending = asyncio.create_task(front.end_calls(stopping)) if stopping is not None else None
     try:
         async with manager.run():
-            yield Guarded(_bound_to_callers(manager), edge, _reject)
+            yield Guarded(sessions, edge, _reject)
     finally:
         if ending is not None:
             ending.cancel()
@@ -91,23 +94,6 @@ def _security(hosts: Sequence[str]) -> TransportSecuritySettings:
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=bool(hosts), allowed_hosts=list(hosts), allowed_origins=origins
     )
-
-
-def _bound_to_callers(manager: StreamableHTTPSessionManager) -> Application:
-    """The transport, whose sessions belong to the caller that has opened them."""
-
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        if path_of(scope) not in ("", "/", "/mcp", "/mcp/"):
-            await not_found(send)
-            return
-        principal = principal_of(scope)
-        if principal is not None:
-            # The transport compares these names. It gets no credential.
-            known = AccessToken(token="", client_id=principal.name, scopes=[])
-            scope = {**scope, "user": AuthenticatedUser(known)}
-        await manager.handle_request(scope, receive, send)
-
-    return application
 
 
 async def _reject(error: A2AError, send: Send) -> None:

@@ -20,16 +20,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Iterable, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from cachetools import TTLCache
-
 from a2a_bridge.bindings.asgi import Application, Receive, Scope, Send, client_left
+from a2a_bridge.bindings.memory import MOST_BYTES, size_of
 from a2a_bridge.bindings.offload import run_in_worker
+from a2a_bridge.bindings.shares import SharedTable
 from a2a_bridge.codec import JsonSyntaxError, dumps, loads
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.call import CallContext
@@ -48,14 +48,7 @@ from a2a_bridge_adapters.fronts.callers import (
     problem_headers,
     respond,
 )
-from a2a_bridge_adapters.fronts.conversations import (
-    LONGEST,
-    MOST,
-    Conversation,
-    Conversations,
-    context_of,
-    new_name,
-)
+from a2a_bridge_adapters.fronts.conversations import MOST, Conversation, Conversations, context_of, new_name
 from a2a_bridge_adapters.fronts.openai_answers import (
     Chat,
     Problem,
@@ -163,8 +156,8 @@ class _Exchange:
     structure: Structure | None
     #: the conversation before this request, found by its transcript or a response; None for others
     left: _Left | None
-    #: whether the header names the conversation
-    is_named: bool
+    #: that the header gives the conversation; empty for others
+    name: str
     started: bool = False
     #: the text so far
     said: str = ""
@@ -176,11 +169,12 @@ class OpenAiFront:
     def __init__(self, upstream: Upstream, allowed_hosts: Sequence[str]) -> None:
         self._allowed_hosts = tuple(allowed_hosts)
         self._upstream = upstream
-        self._named = Conversations(BINDING)
+        tables = upstream.tables
+        self._named = Conversations(BINDING, tables)
         #: conversations by owner and digest of the transcript
-        self._transcripts: MutableMapping[tuple[str, str], list[_Left]] = TTLCache(MOST, LONGEST)
+        self._transcripts: SharedTable[list[_Left]] = SharedTable(MOST, tables, most_bytes=MOST_BYTES)
         #: conversations by owner and id of the response
-        self._responses: MutableMapping[tuple[str, str], _Left] = TTLCache(MOST, LONGEST)
+        self._responses: SharedTable[_Left] = SharedTable(MOST, tables, most_bytes=MOST_BYTES)
 
     @property
     def model(self) -> str:
@@ -250,7 +244,7 @@ class OpenAiFront:
             conversation = replace(left.conversation)
         else:
             conversation = Conversation(context_of(BINDING, owner, new_name()))
-        exchange = _Exchange(ask, form, conversation, owner, context, structure, left, is_named=bool(name))
+        exchange = _Exchange(ask, form, conversation, owner, context, structure, left, name)
         work = asyncio.create_task(self._run(exchange, send))
         leaving = asyncio.create_task(client_left(receive))
         try:
@@ -278,17 +272,21 @@ class OpenAiFront:
             if known is None:
                 text = f"Previous response with id {quoted(ask.previous_response_id)} not found."
                 raise RequestError(text, "previous_response_id", "previous_response_not_found")
-            alike = self._transcripts.get(known.key, [])
+            alike = self._transcripts.get(known.key) or []
             if known in alike:
-                alike.remove(known)
+                self._keep_alike(known.key, [one for one in alike if one is not known])
             elif known.taken and alike:
                 # The transcript of a chat that is alike has led there: this chat takes the place of that one.
-                known = self._responses[owner, ask.previous_response_id] = alike.pop()
+                *others, known = alike
+                self._keep_alike(known.key, others)
+                self._keep_response(owner, ask.previous_response_id, known)
             return known
         if ask.transcript:
-            found = self._transcripts.get((owner, digest(ask.transcript)))
+            key = owner, digest(ask.transcript)
+            found = self._transcripts.get(key)
             if found:
-                left = found.pop()
+                *others, left = found
+                self._keep_alike(key, others)
                 left.taken = True
                 return left
             _log.info("a chat is not known here, so the agent sees its newest message only")
@@ -408,13 +406,14 @@ class OpenAiFront:
         left = exchange.left
         if left is not None and not exchange.ask.previous_response_id:
             left.taken = False
-            self._transcripts.setdefault(left.key, []).append(left)
+            self._keep_alike(left.key, [*(self._transcripts.get(left.key) or []), left])
 
     def _note_unfit(self, exchange: _Exchange, answer: Answer) -> None:
         """Remembers how a conversation goes on whose caller did not get the answer."""
         _forget_waiting(exchange)
-        if exchange.is_named:
+        if exchange.name:
             exchange.conversation.note(answer)
+            self._named.keep(exchange.owner, exchange.name, exchange.conversation)
             return
         if answer.waits:
             self._upstream.spawn(self._upstream.cancel(answer.task_id, exchange.context))
@@ -424,13 +423,27 @@ class OpenAiFront:
         """Remembers how the conversation goes on."""
         conversation = exchange.conversation
         conversation.note(answer)
+        if exchange.name:
+            self._named.keep(exchange.owner, exchange.name, conversation)
         newest = ("user", exchange.ask.newest)
         transcript = (*exchange.ask.transcript, newest, ("assistant", exchange.said))
         left = _Left(replace(conversation), (exchange.owner, digest(transcript)))
         if isinstance(exchange.form, Response):
-            self._responses[exchange.owner, exchange.form.id] = left
-        if not exchange.is_named:
-            self._transcripts[left.key] = [*self._transcripts.get(left.key, []), left][-_ALIKE:]
+            self._keep_response(exchange.owner, exchange.form.id, left)
+        if not exchange.name:
+            self._keep_alike(left.key, [*(self._transcripts.get(left.key) or []), left])
+
+    def _keep_response(self, owner: str, response: str, left: _Left) -> None:
+        self._responses.put((owner, response), left, size_of(owner, response) + left.conversation.size)
+
+    def _keep_alike(self, key: tuple[str, str], lefts: list[_Left]) -> None:
+        """Has a transcript lead to these conversations, the newest first."""
+        if not lefts:
+            self._transcripts.pop(key)
+            return
+        lefts = lefts[-_ALIKE:]
+        size = sum(one.conversation.size for one in lefts)
+        self._transcripts.put(key, lefts, size_of(*key) + size)
 
 
 def _forget_waiting(exchange: _Exchange) -> None:

@@ -17,10 +17,12 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from sys import getsizeof
 from types import TracebackType
 from typing import Any, Self
 
 from a2a_bridge.app.peer import Peer
+from a2a_bridge.bindings.memory import Tables
 from a2a_bridge.bindings.unknown_events import known_only
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
@@ -57,6 +59,15 @@ Shown = Mapping[str, int]
 _NOTHING: Shown = {}
 
 
+def size_of_shown(shown: Shown) -> int:
+    """Bytes."""
+    return getsizeof(shown) + sum(getsizeof(name) + _NUMBER for name in shown)
+
+
+#: bytes of a number
+_NUMBER = 32
+
+
 class Upstream:
     """The agent of a front, and the work in the background that belongs to turns. service: the agent behind
     middleware; None for the service of the peer.
@@ -66,6 +77,8 @@ class Upstream:
         self._peer = peer
         self.service = peer.service if service is None else service
         self._background: set[asyncio.Task[None]] = set()
+        #: of what a front keeps for its callers
+        self.tables = Tables.of(peer.memory)
 
     @property
     def card(self) -> hub.AgentCard:

@@ -1,0 +1,107 @@
+"""The sessions of an MCP server over HTTP: each belongs to the caller that has opened it.
+
+Rules:
+1. The transport of the SDK keeps the sessions, and ends one that was idle for 30 minutes. Here their number
+   is limited, so that no caller takes the place of another one: see `bindings.shares`.
+2. A session that goes is ended by a request to delete it, as a client sends it: its client gets 404, and
+   begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+from a2a_bridge.bindings.asgi import Message, Receive, Scope, Send
+from a2a_bridge.bindings.memory import Tables
+from a2a_bridge.bindings.shares import SharedTable
+from a2a_bridge_adapters.fronts.application import not_found
+from a2a_bridge_adapters.fronts.callers import path_of, principal_of
+from a2a_bridge_adapters.fronts.conversations import MOST
+
+_HEADER = b"mcp-session-id"
+#: bytes of a session of the SDK that is idle: its tasks, streams and queues
+SIZE = 48 * 1024
+Spawn = Callable[[Coroutine[Any, Any, None]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """How a session was opened. user: the caller. host: the header."""
+
+    user: AuthenticatedUser | None
+    host: bytes
+
+
+class Sessions:
+    """The transport for callers. spawn: runs work that goes on after a request. most: sessions."""
+
+    def __init__(
+        self, manager: StreamableHTTPSessionManager, tables: Tables, spawn: Spawn, most: int = MOST
+    ) -> None:
+        self._manager = manager
+        self._spawn = spawn
+        self._known: SharedTable[_Opened] = SharedTable(
+            most, tables, most_bytes=most * SIZE, on_drop=self._drop
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if path_of(scope) not in ("", "/", "/mcp", "/mcp/"):
+            await not_found(send)
+            return
+        principal = principal_of(scope)
+        owner, user = "", None
+        if principal is not None:
+            # The transport compares these names. It gets no credential.
+            owner = principal.name
+            user = AuthenticatedUser(AccessToken(token="", client_id=owner, scopes=[]))
+            scope = {**scope, "user": user}
+        headers = dict(scope["headers"])
+        session = headers.get(_HEADER, b"").decode("latin-1")
+        if session:
+            self._known.get((owner, session))  # it is used now
+
+        async def noting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                opened = "" if session else dict(message["headers"]).get(_HEADER, b"").decode("latin-1")
+                if opened and message["status"] < 300:
+                    self._known.put((owner, opened), _Opened(user, headers.get(b"host", b"")), SIZE)
+                elif session and (message["status"] == 404 or scope["method"] == "DELETE"):
+                    self._known.pop((owner, session))
+            await send(message)
+
+        await self._manager.handle_request(scope, receive, noting)
+
+    def _drop(self, key: tuple[str, str], opened: _Opened) -> None:
+        self._spawn(self._end(key[1], opened))
+
+    async def _end(self, session: str, opened: _Opened) -> None:
+        scope: Scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "DELETE",
+            "scheme": "http",
+            "path": "/mcp",
+            "raw_path": b"/mcp",
+            "root_path": "",
+            "query_string": b"",
+            "headers": [(_HEADER, session.encode("latin-1")), (b"host", opened.host)],
+            "client": None,
+            "server": None,
+        }
+        if opened.user is not None:
+            scope["user"] = opened.user
+        await self._manager.handle_request(scope, _no_body, _unread)
+
+
+async def _no_body() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def _unread(_: Message) -> None:
+    """Takes the response to a request of our own."""
