@@ -37,7 +37,7 @@ from a2a_bridge.bindings.binding import (
     http_site,
 )
 from a2a_bridge.bindings.probing import ends_within
-from a2a_bridge.core.errors import A2AError, Reason, cause_of
+from a2a_bridge.core.errors import A2AError, Kind, cause_of
 from a2a_bridge.dialects import GRPC, KNOWN
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -49,8 +49,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _PATIENCE = 10.0
 #: names of agents in a line of the log
 _SHOWN = 10
-#: reasons of errors that may pass by themselves
-_TRANSIENT = frozenset({Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED})
 
 
 class Agents:
@@ -298,7 +296,7 @@ class Agents:
                     member.server = None
                     await server.drain(max(0.0, end - monotonic()))
             except A2AError as error:
-                if error.reason not in _TRANSIENT or member.server is not None:
+                if error.reason.kind not in (Kind.UNREACHED, Kind.LATE) or member.server is not None:
                     raise
                 if pause == _FIRST_PAUSE:
                     logger.warning(

@@ -42,12 +42,9 @@ from a2a_bridge.core.service import (
     reject_stream,
 )
 
-#: names for several operations
-GROUPS: Mapping[str, frozenset[str]] = {
-    "read": frozenset(
-        {ops.GET_TASK.name, ops.LIST_TASKS.name, ops.SUBSCRIBE_TO_TASK.name, ops.GET_EXTENDED_AGENT_CARD.name}
-    ),
-    "send": frozenset({ops.SEND_MESSAGE.name, ops.SEND_STREAMING_MESSAGE.name}),
+#: name of an operation, or of a group of them -> the names of the operations
+_NAMED: Mapping[str, frozenset[str]] = {one.name: frozenset((one.name,)) for one in ops.ALL} | {
+    group: frozenset(one.name for one in members) for group, members in ops.GROUPS.items()
 }
 
 
@@ -55,8 +52,9 @@ GROUPS: Mapping[str, frozenset[str]] = {
 class Rule:
     """Allows calls. Raises ValueError for an operation that does not exist.
 
-    operations: names such as `SendMessage`, or of `GROUPS`. scopes: the caller needs all of them. principals:
-    names or patterns (`*`, `?`) of callers. agents: names or patterns of agents, on servers with several.
+    operations: names such as `SendMessage`, or of groups (`operations.GROUPS`). scopes: the caller needs all.
+    principals: names or patterns (`*`, `?`) of callers. agents: names or patterns of agents, on servers with
+    several.
     """
 
     operations: tuple[str, ...] = ()
@@ -65,16 +63,13 @@ class Rule:
     agents: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        known = {one.name for one in ops.ALL} | GROUPS.keys()
         for name in self.operations:
-            if name not in known:
-                raise ValueError(f"operations: {name!r} is none of {', '.join(sorted(known))}")
+            if name not in _NAMED:
+                raise ValueError(f"operations: {name!r} is none of {', '.join(sorted(_NAMED))}")
 
     def is_about(self, operation: str) -> bool:
         """Whether the operation is one of the rule's."""
-        return not self.operations or any(
-            operation == name or operation in GROUPS.get(name, ()) for name in self.operations
-        )
+        return not self.operations or any(operation in _NAMED[name] for name in self.operations)
 
     def allows(self, operation: str, principal: Principal | None) -> bool:
         """True for a call that the rule allows."""

@@ -21,13 +21,11 @@ from typing import Any
 from a2a_bridge.bindings.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import LAST_EVENT_PARAMETER, Call, ResponseParameters
-from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.errors import A2AError, Blame, Kind, Reason
 from a2a_bridge.core.messages import AT_REST, TERMINAL
 from a2a_bridge.core.resume import resume_id
 from a2a_bridge.core.service import Event, Events, Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
-
-_PASSING = (Reason.UNAVAILABLE, Reason.RESOURCE_EXHAUSTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,8 @@ class _Seen:
 
 def _is_temporary(error: A2AError, *, begun: bool) -> bool:
     """Whether an error can be temporary. begun: the agent has the task, so RESOURCE_EXHAUSTED counts, too."""
-    return error.reason in (_PASSING if begun else _PASSING[:1]) and error.blame is Blame.PEER
+    kind = error.reason.kind
+    return (kind.retry if begun else kind is Kind.UNREACHED) and error.blame is Blame.PEER
 
 
 async def _fetch_ended(service: Service, seen: _Seen, call: Call[Any, Any]) -> Event | None:

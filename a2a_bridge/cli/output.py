@@ -268,31 +268,6 @@ def _advice(error: A2AError, known: Mapping[Reason, str], target: str) -> str:
     return ""
 
 
-#: reason -> name of the error in A2A (specification 3.3.2 and 9.5)
-_NAMES = {
-    Reason.TASK_NOT_FOUND: "TaskNotFoundError",
-    Reason.TASK_NOT_CANCELABLE: "TaskNotCancelableError",
-    Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: "PushNotificationNotSupportedError",
-    Reason.UNSUPPORTED_OPERATION: "UnsupportedOperationError",
-    Reason.CONTENT_TYPE_NOT_SUPPORTED: "ContentTypeNotSupportedError",
-    Reason.INVALID_AGENT_RESPONSE: "InvalidAgentResponseError",
-    Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: "ExtendedAgentCardNotConfiguredError",
-    Reason.EXTENSION_SUPPORT_REQUIRED: "ExtensionSupportRequiredError",
-    Reason.VERSION_NOT_SUPPORTED: "VersionNotSupportedError",
-    Reason.TASK_GENERATION_MISMATCH: "TaskGenerationMismatchError",
-    Reason.PARSE_ERROR: "JSONParseError",
-    Reason.INVALID_REQUEST: "InvalidRequestError",
-    Reason.METHOD_NOT_FOUND: "MethodNotFoundError",
-    Reason.INVALID_PARAMS: "InvalidParamsError",
-    Reason.INTERNAL_ERROR: "InternalError",
-}
-#: reasons of failures that the protocol does not name
-_LOCAL = {
-    Reason.UNAVAILABLE: "UNREACHABLE",
-    Reason.UNAUTHENTICATED: "AUTH_FAILED",
-    Reason.PERMISSION_DENIED: "AUTH_FAILED",
-    Reason.DEADLINE_EXCEEDED: "TIMEOUT",
-}
 #: exit code of a failure without an error of A2A -> code
 _BY_EXIT = {
     Exit.FAILURE: "INTERNAL",
@@ -343,15 +318,15 @@ def code_of(error: A2AError, *, credentials: bool = True) -> str:
 
     if isinstance(error, CardError):
         return ERROR + ("CARD_NOT_FOUND" if error.absent else "CARD_INVALID")
-    found = _LOCAL.get(error.reason)
-    if found == "AUTH_FAILED" and not credentials:
-        found = "CREDENTIALS_MISSING"
-    if found is not None:
-        return ERROR + found
+    by_exit = Exit(error.reason.kind.exit)
+    if by_exit is Exit.AUTH and not credentials:
+        return ERROR + "CREDENTIALS_MISSING"
+    if by_exit is not Exit.FAILURE:
+        return ERROR + _BY_EXIT[by_exit]
     if error.name != error.reason.name:  # of the agent's own; it cannot be one of ours
         return error.name.removeprefix(ERROR)
-    if error.reason in _NAMES:
-        return _NAMES[error.reason]
+    if error.reason.type_name:
+        return error.reason.type_name
     return ERROR + "INTERNAL" if error.blame is Blame.SELF else error.name
 
 
@@ -359,6 +334,4 @@ def failure(error: A2AError, message: str, hint: str = "", *, credentials: bool 
     """An error of the protocol, or of the way to the agent. message: in place of the message of the error."""
     code = code_of(error, credentials=credentials)
     # Only JSON-RPC has numbers for errors that A2A does not define.
-    return Failure(
-        code, message, hint, error.code if error.reason in _NAMES and code == _NAMES[error.reason] else None
-    )
+    return Failure(code, message, hint, error.code if code == error.reason.type_name else None)

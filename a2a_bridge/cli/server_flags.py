@@ -49,6 +49,7 @@ OPERATIONS = frozenset(
         "ListTaskPushNotificationConfigs",
         "DeleteTaskPushNotificationConfig",
         "GetExtendedAgentCard",
+        "push",
         "read",
         "send",
     }
@@ -187,7 +188,7 @@ class RuleSettings(Table):
     """
 
     operations: tuple[str, ...] = table(
-        tuple, "Names such as SendMessage, or read and send for groups of them."
+        tuple, "Names such as SendMessage, or push, read and send for groups of them."
     )
     scopes: tuple[str, ...] = table(tuple, "The caller needs all of these.")
     principals: tuple[str, ...] = table(tuple, "Names or patterns (*, ?) of callers.")

@@ -19,28 +19,13 @@ from a2a_bridge.core.service import Events, Service, messages_of, reject, reject
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 
-#: operation -> the name of its method, in the order of `operations.ALL`
-METHODS: dict[Operation[Any, Any], str] = {
-    ops.SEND_MESSAGE: "send_message",
-    ops.SEND_STREAMING_MESSAGE: "send_streaming_message",
-    ops.GET_TASK: "get_task",
-    ops.LIST_TASKS: "list_tasks",
-    ops.CANCEL_TASK: "cancel_task",
-    ops.SUBSCRIBE_TO_TASK: "subscribe_to_task",
-    ops.CREATE_PUSH_CONFIG: "create_task_push_notification_config",
-    ops.GET_PUSH_CONFIG: "get_task_push_notification_config",
-    ops.LIST_PUSH_CONFIGS: "list_task_push_notification_configs",
-    ops.GET_EXTENDED_AGENT_CARD: "get_extended_agent_card",
-    ops.DELETE_PUSH_CONFIG: "delete_task_push_notification_config",
-}
-
 
 class _AgentService:
     """A `Service` that calls the methods of an agent."""
 
     def __init__(self, agent: object) -> None:
         self._methods: dict[Operation[Any, Any], Any] = {
-            operation: getattr(agent, name) for operation, name in METHODS.items() if hasattr(agent, name)
+            one: getattr(agent, one.method) for one in ops.ALL if hasattr(agent, one.method)
         }
 
     def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
@@ -63,8 +48,8 @@ def _unsupported_error(call: Call[Any, Any]) -> A2AError:
 
 
 def service_of(agent: object) -> Service:
-    """The service of an agent with methods named as in METHODS. Calls of methods that the agent lacks are
-    rejected with UNSUPPORTED_OPERATION.
+    """The service of an agent whose methods have the names `Operation.method`. Calls of methods that it lacks
+    are rejected with UNSUPPORTED_OPERATION.
     """
     return _AgentService(agent)
 

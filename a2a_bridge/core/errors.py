@@ -2,7 +2,9 @@
 
 Rules:
 1. Code raises A2AError with a Reason; only dialects write error numbers.
-2. One row per reason holds all three columns (spec 1.0.1 section 5.4), so bindings cannot disagree.
+2. One row per reason (`ReasonFacts`) has all three columns (spec 1.0.1 section 5.4), so bindings cannot
+   disagree, and all else that code asks. Code asks for a fact and does not list reasons; a dialect adds what
+   only its version has.
 3. Texts are for people and may change. Reasons and numbers are the contract.
 """
 
@@ -49,95 +51,300 @@ class Blame(Enum):
     PEER = "peer"
 
 
-class Reason(Enum):
-    """Why a call failed: (JSON-RPC code, gRPC status, HTTP status, default text, level).
+class Kind(Enum):
+    """What an error says to its caller: (name, exit code, whether the same call may succeed later).
 
-    `level` is the layer where the error arises: "a2a" and "rpc" in the protocols themselves, "http" before a
-    request is read as JSON-RPC (credentials, size, rate), "call" while a call is running. JSON-RPC carries
-    "http" errors with their HTTP status; all others with 200, because some clients drop the body of any other
-    status.
-    The value in ErrorInfo.reason is the member's name.
+    Commands end with the exit code; `a2a_bridge.cli.values.Exit` has their names.
     """
 
-    TASK_NOT_FOUND = (-32001, GrpcStatus.NOT_FOUND, 404, "Task not found", "a2a")
-    TASK_NOT_CANCELABLE = (-32002, GrpcStatus.FAILED_PRECONDITION, 400, "Task cannot be canceled", "a2a")
-    PUSH_NOTIFICATION_NOT_SUPPORTED = (
-        -32003,
-        GrpcStatus.FAILED_PRECONDITION,
-        400,
-        "Push Notification is not supported",
-        "a2a",
+    OTHER = ("other", 1, False)
+    #: the agent does not have what was asked for
+    LACKING = ("lacking", 1, False)
+    CREDENTIALS = ("credentials", 4, False)
+    BUSY = ("busy", 1, True)
+    UNREACHED = ("unreached", 3, True)
+    #: the call may have had an effect
+    LATE = ("late", 5, False)
+
+    exit: int
+    retry: bool
+
+    def __init__(self, _name: str, exit: int, retry: bool) -> None:  # noqa: A002
+        self.exit = exit
+        self.retry = retry
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReasonFacts:
+    """All that the product knows about one reason. A fact that is forgotten is a TypeError at import."""
+
+    #: its number in JSON-RPC
+    code: int
+    grpc: GrpcStatus
+    #: its HTTP status
+    http: int
+    #: its default text
+    text: str
+    #: the layer where it arises: "a2a" and "rpc" in the protocols themselves, "http" before a request is read
+    #: as JSON-RPC (credentials, size, rate), "call" while a call is running
+    level: str
+    #: its name in A2A (specification 1.0.1, 3.3.2 and 9.5); empty if A2A has none
+    type_name: str
+    #: the number for callers of 0.1: its own there, or the nearest
+    number_0_1: int
+    kind: Kind
+
+
+class Reason(Enum):
+    """Why a call failed. The value in ErrorInfo.reason is the member's name.
+
+    JSON-RPC carries errors of level "http" with their HTTP status, all others with 200, because some clients
+    drop the body of any other status.
+    """
+
+    TASK_NOT_FOUND = ReasonFacts(
+        code=-32001,
+        grpc=GrpcStatus.NOT_FOUND,
+        http=404,
+        text="Task not found",
+        level="a2a",
+        type_name="TaskNotFoundError",
+        number_0_1=-32001,
+        kind=Kind.OTHER,
     )
-    UNSUPPORTED_OPERATION = (
-        -32004,
-        GrpcStatus.FAILED_PRECONDITION,
-        400,
-        "This operation is not supported",
-        "a2a",
+    TASK_NOT_CANCELABLE = ReasonFacts(
+        code=-32002,
+        grpc=GrpcStatus.FAILED_PRECONDITION,
+        http=400,
+        text="Task cannot be canceled",
+        level="a2a",
+        type_name="TaskNotCancelableError",
+        number_0_1=-32002,
+        kind=Kind.OTHER,
     )
-    CONTENT_TYPE_NOT_SUPPORTED = (
-        -32005,
-        GrpcStatus.INVALID_ARGUMENT,
-        400,
-        "Incompatible content types",
-        "a2a",
+    PUSH_NOTIFICATION_NOT_SUPPORTED = ReasonFacts(
+        code=-32003,
+        grpc=GrpcStatus.FAILED_PRECONDITION,
+        http=400,
+        text="Push Notification is not supported",
+        level="a2a",
+        type_name="PushNotificationNotSupportedError",
+        number_0_1=-32003,
+        kind=Kind.OTHER,
     )
-    INVALID_AGENT_RESPONSE = (-32006, GrpcStatus.INTERNAL, 500, "Invalid agent response", "a2a")
-    EXTENDED_AGENT_CARD_NOT_CONFIGURED = (
-        -32007,
-        GrpcStatus.FAILED_PRECONDITION,
-        400,
-        "Extended agent card is not configured",
-        "a2a",
+    UNSUPPORTED_OPERATION = ReasonFacts(
+        code=-32004,
+        grpc=GrpcStatus.FAILED_PRECONDITION,
+        http=400,
+        text="This operation is not supported",
+        level="a2a",
+        type_name="UnsupportedOperationError",
+        number_0_1=-32004,
+        kind=Kind.LACKING,
     )
-    EXTENSION_SUPPORT_REQUIRED = (
-        -32008,
-        GrpcStatus.FAILED_PRECONDITION,
-        400,
-        "The agent requires an extension that the caller did not declare",
-        "a2a",
+    CONTENT_TYPE_NOT_SUPPORTED = ReasonFacts(
+        code=-32005,
+        grpc=GrpcStatus.INVALID_ARGUMENT,
+        http=400,
+        text="Incompatible content types",
+        level="a2a",
+        type_name="ContentTypeNotSupportedError",
+        number_0_1=-32005,
+        kind=Kind.OTHER,
     )
-    VERSION_NOT_SUPPORTED = (
-        -32009,
-        GrpcStatus.FAILED_PRECONDITION,
-        400,
-        "Protocol version is not supported",
-        "a2a",
+    INVALID_AGENT_RESPONSE = ReasonFacts(
+        code=-32006,
+        grpc=GrpcStatus.INTERNAL,
+        http=500,
+        text="Invalid agent response",
+        level="a2a",
+        type_name="InvalidAgentResponseError",
+        number_0_1=-32603,
+        kind=Kind.OTHER,
+    )
+    EXTENDED_AGENT_CARD_NOT_CONFIGURED = ReasonFacts(
+        code=-32007,
+        grpc=GrpcStatus.FAILED_PRECONDITION,
+        http=400,
+        text="Extended agent card is not configured",
+        level="a2a",
+        type_name="ExtendedAgentCardNotConfiguredError",
+        number_0_1=-32004,
+        kind=Kind.OTHER,
+    )
+    EXTENSION_SUPPORT_REQUIRED = ReasonFacts(
+        code=-32008,
+        grpc=GrpcStatus.FAILED_PRECONDITION,
+        http=400,
+        text="The agent requires an extension that the caller did not declare",
+        level="a2a",
+        type_name="ExtensionSupportRequiredError",
+        number_0_1=-32004,
+        kind=Kind.OTHER,
+    )
+    VERSION_NOT_SUPPORTED = ReasonFacts(
+        code=-32009,
+        grpc=GrpcStatus.FAILED_PRECONDITION,
+        http=400,
+        text="Protocol version is not supported",
+        level="a2a",
+        type_name="VersionNotSupportedError",
+        number_0_1=-32600,
+        kind=Kind.OTHER,
     )
     #: of the draft of 1.1
-    TASK_GENERATION_MISMATCH = (
-        -32010,
-        GrpcStatus.ABORTED,
-        409,
-        "The task has another generation",
-        "a2a",
+    TASK_GENERATION_MISMATCH = ReasonFacts(
+        code=-32010,
+        grpc=GrpcStatus.ABORTED,
+        http=409,
+        text="The task has another generation",
+        level="a2a",
+        type_name="TaskGenerationMismatchError",
+        number_0_1=-32600,
+        kind=Kind.OTHER,
     )
-    PARSE_ERROR = (-32700, GrpcStatus.INVALID_ARGUMENT, 400, "The request cannot be parsed", "rpc")
-    INVALID_REQUEST = (-32600, GrpcStatus.INVALID_ARGUMENT, 400, "The request is not valid", "rpc")
-    METHOD_NOT_FOUND = (-32601, GrpcStatus.UNIMPLEMENTED, 404, "Method not found", "rpc")
-    INVALID_PARAMS = (-32602, GrpcStatus.INVALID_ARGUMENT, 400, "Invalid parameters", "rpc")
-    INTERNAL_ERROR = (-32603, GrpcStatus.INTERNAL, 500, "Internal error", "rpc")
-    REQUEST_TOO_LARGE = (-32600, GrpcStatus.RESOURCE_EXHAUSTED, 413, "The request is too large", "http")
-    RESOURCE_EXHAUSTED = (-32603, GrpcStatus.RESOURCE_EXHAUSTED, 429, "Too many requests", "http")
-    UNAUTHENTICATED = (-32603, GrpcStatus.UNAUTHENTICATED, 401, "Authentication is required", "http")
-    PERMISSION_DENIED = (-32603, GrpcStatus.PERMISSION_DENIED, 403, "Permission denied", "http")
-    DEADLINE_EXCEEDED = (-32603, GrpcStatus.DEADLINE_EXCEEDED, 504, "The deadline has passed", "call")
-    CANCELLED = (-32603, GrpcStatus.CANCELLED, 499, "The call was cancelled", "call")
-    UNAVAILABLE = (-32603, GrpcStatus.UNAVAILABLE, 503, "The agent is not available", "call")
-    DATA_LOSS = (-32603, GrpcStatus.DATA_LOSS, 500, "What was stored is damaged", "call")
+    PARSE_ERROR = ReasonFacts(
+        code=-32700,
+        grpc=GrpcStatus.INVALID_ARGUMENT,
+        http=400,
+        text="The request cannot be parsed",
+        level="rpc",
+        type_name="JSONParseError",
+        number_0_1=-32700,
+        kind=Kind.OTHER,
+    )
+    INVALID_REQUEST = ReasonFacts(
+        code=-32600,
+        grpc=GrpcStatus.INVALID_ARGUMENT,
+        http=400,
+        text="The request is not valid",
+        level="rpc",
+        type_name="InvalidRequestError",
+        number_0_1=-32600,
+        kind=Kind.OTHER,
+    )
+    METHOD_NOT_FOUND = ReasonFacts(
+        code=-32601,
+        grpc=GrpcStatus.UNIMPLEMENTED,
+        http=404,
+        text="Method not found",
+        level="rpc",
+        type_name="MethodNotFoundError",
+        number_0_1=-32601,
+        kind=Kind.LACKING,
+    )
+    INVALID_PARAMS = ReasonFacts(
+        code=-32602,
+        grpc=GrpcStatus.INVALID_ARGUMENT,
+        http=400,
+        text="Invalid parameters",
+        level="rpc",
+        type_name="InvalidParamsError",
+        number_0_1=-32602,
+        kind=Kind.OTHER,
+    )
+    INTERNAL_ERROR = ReasonFacts(
+        code=-32603,
+        grpc=GrpcStatus.INTERNAL,
+        http=500,
+        text="Internal error",
+        level="rpc",
+        type_name="InternalError",
+        number_0_1=-32603,
+        kind=Kind.OTHER,
+    )
+    REQUEST_TOO_LARGE = ReasonFacts(
+        code=-32600,
+        grpc=GrpcStatus.RESOURCE_EXHAUSTED,
+        http=413,
+        text="The request is too large",
+        level="http",
+        type_name="",
+        number_0_1=-32600,
+        kind=Kind.OTHER,
+    )
+    RESOURCE_EXHAUSTED = ReasonFacts(
+        code=-32603,
+        grpc=GrpcStatus.RESOURCE_EXHAUSTED,
+        http=429,
+        text="Too many requests",
+        level="http",
+        type_name="",
+        number_0_1=-32010,
+        kind=Kind.BUSY,
+    )
+    UNAUTHENTICATED = ReasonFacts(
+        code=-32603,
+        grpc=GrpcStatus.UNAUTHENTICATED,
+        http=401,
+        text="Authentication is required",
+        level="http",
+        type_name="",
+        number_0_1=-32007,
+        kind=Kind.CREDENTIALS,
+    )
+    PERMISSION_DENIED = ReasonFacts(
+        code=-32603,
+        grpc=GrpcStatus.PERMISSION_DENIED,
+        http=403,
+        text="Permission denied",
+        level="http",
+        type_name="",
+        number_0_1=-32008,
+        kind=Kind.CREDENTIALS,
+    )
+    DEADLINE_EXCEEDED = ReasonFacts(
+        code=-32603,
+        grpc=GrpcStatus.DEADLINE_EXCEEDED,
+        http=504,
+        text="The deadline has passed",
+        level="call",
+        type_name="",
+        number_0_1=-32603,
+        kind=Kind.LATE,
+    )
+    CANCELLED = ReasonFacts(
+        code=-32603,
+        grpc=GrpcStatus.CANCELLED,
+        http=499,
+        text="The call was cancelled",
+        level="call",
+        type_name="",
+        number_0_1=-32603,
+        kind=Kind.OTHER,
+    )
+    UNAVAILABLE = ReasonFacts(
+        code=-32603,
+        grpc=GrpcStatus.UNAVAILABLE,
+        http=503,
+        text="The agent is not available",
+        level="call",
+        type_name="",
+        number_0_1=-32011,
+        kind=Kind.UNREACHED,
+    )
+    DATA_LOSS = ReasonFacts(
+        code=-32603,
+        grpc=GrpcStatus.DATA_LOSS,
+        http=500,
+        text="What was stored is damaged",
+        level="call",
+        type_name="",
+        number_0_1=-32603,
+        kind=Kind.OTHER,
+    )
 
     code: int
     grpc: GrpcStatus
     http: int
     text: str
     level: str
+    type_name: str
+    number_0_1: int
+    kind: Kind
 
-    def __init__(self, code: int, grpc: GrpcStatus, http: int, text: str, level: str) -> None:
-        self.code = code
-        self.grpc = grpc
-        self.http = http
-        self.text = text
-        self.level = level
+    def __init__(self, facts: ReasonFacts) -> None:
+        vars(self).update(vars(facts))
 
     @property
     def jsonrpc_http(self) -> int:

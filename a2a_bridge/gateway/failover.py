@@ -34,7 +34,6 @@ from weakref import ref
 from a2a_bridge.bindings.binding import DialOptions, is_unconnected, unconnected_error
 from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.cards.select import Candidate
-from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.callers import Scope
 from a2a_bridge.core.circuit import Circuits
@@ -453,10 +452,6 @@ async def dial_failover(
         await upstreams.aclose()
 
 
-#: operations that change nothing
-READS = frozenset(
-    {ops.GET_TASK, ops.LIST_TASKS, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops.GET_EXTENDED_AGENT_CARD}
-)
 #: the bounds of the first and of any pause, in seconds
 FIRST, LONGEST = 0.1, 2.0
 #: the longest time to wait that an agent may ask for, in seconds
@@ -500,7 +495,7 @@ class Retries:
 
     Rules:
     1. Only safe calls are repeated: any call if no connection could be made, so that nothing was sent; and
-       reads (`READS`) if the agent was not available, or said when it will be.
+       reads (`Operation.reads`) if the agent was not available, or said when it will be.
     2. Pauses are random between nothing and a bound that doubles (full jitter). A time that the agent states
        (`Retry-After`, RetryInfo) comes before that; if it is longer than `LONGEST_WISH`, the caller gets it.
     3. Nothing is repeated after the caller's deadline.
@@ -545,7 +540,7 @@ class Retries:
 def _is_safe(call: Call[Any, Any], error: A2AError) -> bool:
     if isinstance(error, UnreachableError):
         return error.tried
-    if call.operation not in READS or error.blame is not Blame.PEER:
+    if not call.operation.reads or error.blame is not Blame.PEER:
         return False
     if error.reason is Reason.RESOURCE_EXHAUSTED:
         return error.retry_after is not None

@@ -27,7 +27,7 @@ from typing import Any, cast
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import VERSION_PARAMETER, Call, ResponseParameters
 from a2a_bridge.core.callers import Scope, ScopeOf, scope_of
-from a2a_bridge.core.errors import A2AError, Reason, invalid_params
+from a2a_bridge.core.errors import A2AError, Kind, Reason, invalid_params
 from a2a_bridge.core.messages import context_id_of, read_task_id, task_id_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Event, Events, Middleware, Service
@@ -48,8 +48,6 @@ LONGEST = 1024
 
 #: operations with a method of the same name in 0.1 and later versions
 _SHARED = (ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK)
-
-_LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
 
 
 def remember_names(
@@ -221,7 +219,7 @@ class LegacyCallers:
         try:
             page = await self._service.unary(listing)
         except A2AError as error:
-            raise self._error(name, missing if error.reason in _LACKING else error) from None
+            raise self._error(name, missing if error.reason.kind is Kind.LACKING else error) from None
         found = page.configs[0] if page.configs else hub.TaskPushNotificationConfig(task_id=name.task_id)
         return self._table.rename(scope, name, found)
 

@@ -38,13 +38,7 @@ logger = logging.getLogger("a2a_bridge.gateway.streams")
 _agents_log = logging.getLogger("a2a_bridge.gateway.unstreamed")
 
 #: operations that a version defines and many of its agents lack, on some bindings at least
-_OFTEN_MISSING = (
-    ops.CREATE_PUSH_CONFIG,
-    ops.GET_PUSH_CONFIG,
-    ops.LIST_PUSH_CONFIGS,
-    ops.DELETE_PUSH_CONFIG,
-    ops.GET_EXTENDED_AGENT_CARD,
-)
+_OFTEN_MISSING = ops.PUSH | {ops.GET_EXTENDED_AGENT_CARD}
 
 
 def add_polyfill(tasks: Callable[[], Tasks] | None = None, *, lists: bool = True, dial: Dial = dial) -> Dial:

@@ -1,4 +1,4 @@
-"""The engine: the eleven operations over an executor and a store. `core.agent_api.METHODS` has their names.
+"""The engine: the eleven operations over an executor and a store. `Operation.method` has their names.
 
 Rules:
 1. A task that a caller may not see looks exactly like a task that does not exist.

@@ -25,7 +25,7 @@ _INLINE = "configuration.taskPushNotificationConfig"
 
 
 class PushConfigs:
-    """The methods of `core.agent_api.METHODS` for push notification configs.
+    """The methods of an agent (`Operation.method`) for push notification configs.
 
     task: returns the task of an id within a scope, or raises TASK_NOT_FOUND. sender: checks that registered
     configs can receive notifications; None if nothing is ever sent.

@@ -21,7 +21,7 @@ from typing import Any, cast
 from a2a_bridge.bindings.bounded import fetch_task
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, ResponseParameters
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.errors import A2AError, Kind
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.paging import CONFIG_PAGES, each_page
@@ -42,8 +42,6 @@ from a2a_bridge.dialects.annotation import (
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 logger = logging.getLogger(__name__)
-
-_LACKING = (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND)
 
 
 def stream_compat(dialects: Iterable[Dialect] = KNOWN) -> Middleware:
@@ -160,7 +158,7 @@ class _OlderCallers:
                 Call(ops.LIST_PUSH_CONFIGS, listing, call.context.replace(reply=ResponseParameters()))
             )
         except A2AError as error:
-            if error.reason not in _LACKING:
+            if error.reason.kind is not Kind.LACKING:
                 raise
         else:
             if page.configs:

@@ -115,9 +115,6 @@ class Registrations:
             texts[key] = text
 
 
-_PUSH = (ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops.DELETE_PUSH_CONFIG)
-
-
 def push_memory(registrations: Registrations, dialects: Iterable[Dialect] = KNOWN) -> Middleware:
     """Middleware for services offered in `dialects`; the service itself if those are all of 1.0."""
     older = older_versions(dialects)
@@ -135,7 +132,7 @@ class _PushMemory:
         if call.operation is ops.SEND_MESSAGE:
             if request.HasField("configuration"):
                 self._note_inline(call)
-        elif call.operation in _PUSH:
+        elif call.operation in ops.PUSH:
             return self._configs(call)
         return self._service.unary(call)
 

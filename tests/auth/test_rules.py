@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis.strategies import builds, lists, sampled_from, tuples
 
 from a2a_bridge.auth.rules import LiveRules, Rule
+from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Principal
 
 #: names, among them some that fnmatch would read as patterns
 NAMES = ("", "ann", "bob", "a[n]n", "a")
 PATTERNS = (*NAMES, "*", "a*", "?nn", "a[n]?", "*b")
 SCOPES = ("one", "two")
-OPERATIONS = ("GetTask", "SendMessage", "CancelTask")
+OPERATIONS = ("GetTask", "SendMessage", "CancelTask", "GetTaskPushNotificationConfig")
 
 
 def some(values: tuple[str, ...]) -> Any:
@@ -23,7 +24,7 @@ def some(values: tuple[str, ...]) -> Any:
 RULES = lists(
     builds(
         Rule,
-        operations=some((*OPERATIONS, "read", "send")),
+        operations=some((*OPERATIONS, *ops.GROUPS)),
         scopes=some(SCOPES),
         principals=some(PATTERNS),
         agents=some(PATTERNS),

@@ -13,7 +13,6 @@ from pydantic_settings import BaseSettings
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from a2a_bridge.auth.rules import GROUPS
 from a2a_bridge.cli import app
 from a2a_bridge.cli.config_file import ConfigError, ConfigFile, suggestion
 from a2a_bridge.cli.connect import card_file
@@ -159,7 +158,7 @@ def test_the_mark_of_a_byte_order_is_ignored(tmp_path: Path) -> None:
 
 
 def test_rules_of_files_know_the_operations() -> None:
-    assert {one.name for one in ops.ALL} | GROUPS.keys() == OPERATIONS
+    assert {one.name for one in ops.ALL} | ops.GROUPS.keys() == OPERATIONS
 
 
 def test_every_problem_is_told_in_the_order_of_lines(tmp_path: Path) -> None:

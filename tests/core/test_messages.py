@@ -3,6 +3,7 @@
 import inspect
 from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator
+from dataclasses import fields, replace
 from enum import IntEnum, StrEnum
 from typing import Any, cast, get_type_hints
 
@@ -13,13 +14,14 @@ from a2a_bridge.codec import DecodeError, decoder, encoder
 from a2a_bridge.codec.unknown import bytes_of
 from a2a_bridge.core import messages
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.agent_api import METHODS, Client, service_of
+from a2a_bridge.core.agent_api import Client, service_of
 from a2a_bridge.core.call import Call, CallContext, Joined
 from a2a_bridge.core.errors import (
     A2AError,
     Blame,
     GrpcStatus,
     Reason,
+    ReasonFacts,
     Violation,
     internal_error,
     invalid_params,
@@ -263,20 +265,22 @@ def test_each_has_the_messages_and_the_manner_of_its_rpc(
 
 
 def test_operations_are_values_with_an_identity() -> None:
-    twin = ops.Unary("GetTask", hub.GetTaskRequest, hub.Task)
+    twin = replace(ops.GET_TASK)
     assert twin != ops.GET_TASK
     assert {ops.GET_TASK: 1}.get(twin) is None
 
 
+METHODS = [one.method for one in ops.ALL]
+
+
 def test_every_operation_has_its_method_everywhere() -> None:
-    assert list(METHODS) == list(ops.ALL)
-    assert [snake(name) for name in NAMES] == list(METHODS.values())
-    assert methods(Client) == set(METHODS.values())
+    assert [snake(name) for name in NAMES] == METHODS
+    assert methods(Client) == set(METHODS)
 
 
 @each("operation", ops.ALL)
 def test_methods_have_the_types_of_their_operation(operation: ops.Operation[Any, Any]) -> None:
-    method = getattr(Engine(EchoAgent()), METHODS[operation])
+    method = getattr(Engine(EchoAgent()), operation.method)
     request, context, given = get_type_hints(method).values()
     assert request is operation.request
     assert context is CallContext
@@ -291,14 +295,14 @@ def test_methods_have_the_types_of_their_operation(operation: ops.Operation[Any,
 
 def test_the_engine_is_a_service_of_all_of_them() -> None:
     engine = Engine(EchoAgent())
-    assert all(callable(getattr(engine, name)) for name in METHODS.values())
+    assert all(callable(getattr(engine, name)) for name in METHODS)
 
 
 def test_every_operation_of_the_clients_says_what_it_does() -> None:
     for cls in (Client, Peer):
         own = {name: value for name, value in vars(cls).items() if not name.startswith("_")}
         assert [name for name, value in own.items() if not value.__doc__] == []
-    assert vars(Client).keys() >= set(METHODS.values())
+    assert vars(Client).keys() >= set(METHODS)
 
 
 class Recorder:
@@ -323,9 +327,9 @@ class Recorder:
 async def test_two_and_eleven_methods_are_one(operation: ops.Operation[Any, Any], given: bool) -> None:
     client = Client(service_of(Recorder()))
     request, context = operation.request(), CallContext(tenant="t")
-    answer = getattr(client, METHODS[operation])(request, *([context] if given else []))
+    answer = getattr(client, operation.method)(request, *([context] if given else []))
     name, seen, preserved = await (anext(answer) if isinstance(operation, ops.Streaming) else answer)
-    assert (name, seen) == (METHODS[operation], request)
+    assert (name, seen) == (operation.method, request)
     assert preserved is context if given else preserved.tenant == ""
 
 
@@ -335,7 +339,7 @@ async def test_the_extended_card_may_be_asked_for_without_a_request() -> None:
 
 
 async def test_an_operation_of_a_later_version_is_unsupported() -> None:
-    unknown = ops.Unary("Teleport", hub.GetTaskRequest, hub.Task)
+    unknown = replace(ops.GET_TASK, name="Teleport")
     with rejected(Reason.UNSUPPORTED_OPERATION):
         await service_of(Recorder()).unary(Call(unknown, hub.GetTaskRequest(), CallContext()))
 
@@ -417,6 +421,22 @@ def test_no_reason_is_missing_or_too_many() -> None:
         row[0] for row in table(HTTP_LEVEL)
     } - late
     assert {reason.name for reason in Reason if reason.level == "call"} == late
+
+
+@each("fact", [one.name for one in fields(ReasonFacts)])
+def test_a_reason_without_a_fact_is_an_error_that_names_it(fact: str) -> None:
+    facts = vars(Reason.UNAVAILABLE.value)
+    with pytest.raises(TypeError, match=fact):
+        ReasonFacts(**{name: value for name, value in facts.items() if name != fact})
+
+
+@each("fact", ["method", "reads", "about_task", "group"])
+def test_an_operation_without_a_fact_is_an_error_that_names_it(fact: str) -> None:
+    facts = {name: getattr(ops.GET_TASK, name) for name in ("method", "reads", "about_task", "group")}
+    with pytest.raises(TypeError, match=fact):
+        ops.Unary(
+            "GetTask", hub.GetTaskRequest, hub.Task, **{name: facts[name] for name in facts if name != fact}
+        )
 
 
 def test_texts_tell_the_protocols_errors_apart() -> None:

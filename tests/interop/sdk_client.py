@@ -15,7 +15,6 @@ from a2a.utils.errors import A2AError as SdkError
 from google.protobuf.json_format import ParseError
 
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.agent_api import METHODS
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError, Blame, Reason, Violation
 from a2a_bridge.core.service import Event, Events
@@ -25,7 +24,7 @@ from a2a_bridge.pb.google_protobuf import Empty
 from tests.patience import PATIENCE
 
 #: operations with other names in the SDK
-_METHODS = {**METHODS, ops.SUBSCRIBE_TO_TASK: "subscribe"}
+_METHODS = {**{one: one.method for one in ops.ALL}, ops.SUBSCRIBE_TO_TASK: "subscribe"}
 #: other exceptions that the SDK's client passes on
 _LEAKING = (httpx.HTTPError, grpc.aio.AioRpcError, ParseError)
 

@@ -7,6 +7,7 @@ import struct
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import grpc
@@ -14,9 +15,9 @@ import grpc.aio
 import pytest
 
 from a2a_bridge.bindings.binding import DialOptions
+from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.operations import Unary
 from a2a_bridge.dialects import V1_0, Dialect
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
@@ -356,7 +357,7 @@ def test_a_version_without_a_form() -> None:
 
 
 async def test_an_operation_the_version_lacks() -> None:
-    operation = Unary("Nothing", hub.GetTaskRequest, hub.Task)
+    operation = replace(ops.GET_TASK, name="Nothing")
     async with dialling("127.0.0.1:1") as client:
         error = await failing(client.service.unary(Call(operation, REQUEST, CallContext())))
     assert error.reason is Reason.UNSUPPORTED_OPERATION

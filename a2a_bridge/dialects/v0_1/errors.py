@@ -41,21 +41,6 @@ MEANINGS: Mapping[int, tuple[Reason, str]] = {
     -32011: (Reason.UNAVAILABLE, "A required resource is unavailable"),
 }
 
-#: reason → number; without the reasons that explain why an operation is not supported
-NUMBERS: Mapping[Reason, int] = {
-    **{reason: number for number, (reason, _) in MEANINGS.items() if number not in (-32006, -32009)},
-    # Reasons without a name in 0.1.
-    Reason.INVALID_AGENT_RESPONSE: -32603,
-    Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: -32004,
-    Reason.EXTENSION_SUPPORT_REQUIRED: -32004,
-    Reason.VERSION_NOT_SUPPORTED: -32600,
-    Reason.TASK_GENERATION_MISMATCH: -32600,
-    Reason.REQUEST_TOO_LARGE: -32600,
-    Reason.DEADLINE_EXCEEDED: -32603,
-    Reason.CANCELLED: -32603,
-    Reason.DATA_LOSS: -32603,
-}
-
 
 def encode_jsonrpc(error: A2AError) -> ErrorReply[Any]:
     """The JSON-RPC error object."""
@@ -66,7 +51,7 @@ def encode_jsonrpc(error: A2AError) -> ErrorReply[Any]:
         body["code"] = int(legacy)
     elif error.code == error.reason.code or error.code in MEANINGS:
         # A number of a newer peer may mean something else here, such as "try again".
-        body["code"] = NUMBERS[error.reason]
+        body["code"] = error.reason.number_0_1
     bare = replace(reply, body={"code": body["code"], "message": body["message"]})
     if v0_3.same(decode_jsonrpc(bare), error, apart=LEGACY_CODE):
         return bare

@@ -34,8 +34,8 @@ from a2a_bridge.peers import ErrorData, caller
 class _Variant(NamedTuple):
     """How 0.3 encodes one reason."""
 
-    #: the name of its type
-    name: str
+    #: the name of its type if the hub has another
+    name: str = ""
     #: its default message if the hub has another; each is replaced by the other in transit
     text: str = ""
     #: its HTTP status if the hub has another
@@ -49,39 +49,35 @@ class _Variant(NamedTuple):
 
 
 _UNIMPLEMENTED = GrpcStatus.UNIMPLEMENTED
-_VARIANTS: Mapping[Reason, _Variant] = {
-    Reason.TASK_NOT_FOUND: _Variant("TaskNotFoundError"),
-    Reason.TASK_NOT_CANCELABLE: _Variant("TaskNotCancelableError", http=409, python=_UNIMPLEMENTED),
-    Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: _Variant(
-        "PushNotificationNotSupportedError", http=501, grpc=_UNIMPLEMENTED
-    ),
-    Reason.UNSUPPORTED_OPERATION: _Variant("UnsupportedOperationError", http=501, grpc=_UNIMPLEMENTED),
-    Reason.CONTENT_TYPE_NOT_SUPPORTED: _Variant(
-        "ContentTypeNotSupportedError", http=415, python=_UNIMPLEMENTED
-    ),
-    Reason.INVALID_AGENT_RESPONSE: _Variant("InvalidAgentResponseError", http=502),
+_DIFFERENCES: Mapping[Reason, _Variant] = {
+    Reason.TASK_NOT_CANCELABLE: _Variant(http=409, python=_UNIMPLEMENTED),
+    Reason.PUSH_NOTIFICATION_NOT_SUPPORTED: _Variant(http=501, grpc=_UNIMPLEMENTED),
+    Reason.UNSUPPORTED_OPERATION: _Variant(http=501, grpc=_UNIMPLEMENTED),
+    Reason.CONTENT_TYPE_NOT_SUPPORTED: _Variant(http=415, python=_UNIMPLEMENTED),
+    Reason.INVALID_AGENT_RESPONSE: _Variant(http=502),
     Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED: _Variant(
         "AuthenticatedExtendedCardNotConfiguredError",
         text="Authenticated Extended Card is not configured",
         http=404,
     ),
-    Reason.EXTENSION_SUPPORT_REQUIRED: _Variant("ExtensionSupportRequiredError", grpc=_UNIMPLEMENTED),
-    Reason.VERSION_NOT_SUPPORTED: _Variant("VersionNotSupportedError", grpc=_UNIMPLEMENTED),
-    Reason.TASK_GENERATION_MISMATCH: _Variant("TaskGenerationMismatchError"),
-    Reason.PARSE_ERROR: _Variant("JSONParseError", text="Invalid JSON payload", python=GrpcStatus.INTERNAL),
-    Reason.INVALID_REQUEST: _Variant("InvalidRequestError", text="Request payload validation error"),
-    Reason.METHOD_NOT_FOUND: _Variant("MethodNotFoundError", python=GrpcStatus.NOT_FOUND),
-    Reason.INVALID_PARAMS: _Variant("InvalidParamsError", http=422),
-    Reason.INTERNAL_ERROR: _Variant("InternalError"),
+    Reason.EXTENSION_SUPPORT_REQUIRED: _Variant(grpc=_UNIMPLEMENTED),
+    Reason.VERSION_NOT_SUPPORTED: _Variant(grpc=_UNIMPLEMENTED),
+    Reason.PARSE_ERROR: _Variant(text="Invalid JSON payload", python=GrpcStatus.INTERNAL),
+    Reason.INVALID_REQUEST: _Variant(text="Request payload validation error"),
+    Reason.METHOD_NOT_FOUND: _Variant(python=GrpcStatus.NOT_FOUND),
+    Reason.INVALID_PARAMS: _Variant(http=422),
 }
-_NAMELESS = _Variant("")
-_BY_NAME = {one.name: reason for reason, one in _VARIANTS.items()} | {
+_VARIANTS: Mapping[Reason, _Variant] = {
+    reason: one._replace(name=one.name or reason.type_name)
+    for reason, one in ((reason, _DIFFERENCES.get(reason, _Variant())) for reason in Reason)
+}
+_BY_NAME = {one.name: reason for reason, one in _VARIANTS.items() if one.name} | {
     "ExtendedAgentCardNotConfiguredError": Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED,
 }
 _REASONS = frozenset(reason.name for reason in Reason)
 
 #: reasons with a number in the text of 0.3
-KNOWN = frozenset(_VARIANTS) - {
+KNOWN = frozenset(_BY_NAME.values()) - {
     Reason.EXTENSION_SUPPORT_REQUIRED,
     Reason.VERSION_NOT_SUPPORTED,
     Reason.TASK_GENERATION_MISMATCH,
@@ -112,10 +108,6 @@ _OTHER_PATHS = (
 )
 _NO_RPC = re.compile(r"method|unimplemented|not implement|unknown service", re.IGNORECASE)
 
-_PUSH = frozenset(
-    {ops.CREATE_PUSH_CONFIG, ops.GET_PUSH_CONFIG, ops.LIST_PUSH_CONFIGS, ops.DELETE_PUSH_CONFIG}
-)
-_OF_A_TASK = _PUSH | {ops.GET_TASK, ops.CANCEL_TASK, ops.SUBSCRIBE_TO_TASK}
 #: the meaning of FAILED_PRECONDITION without a text (JavaScript 0.3.14, Go 0.3.15), by requested operation
 _PRECONDITIONS: Mapping[ops.Operation[Any, Any] | None, Reason] = {
     ops.CANCEL_TASK: Reason.TASK_NOT_CANCELABLE,
@@ -141,7 +133,7 @@ def encode_jsonrpc(error: A2AError, known: Container[Reason] = KNOWN) -> ErrorRe
 def encode_http_json(error: A2AError) -> ErrorReply[Any]:
     """`type`, `code` (of JSON-RPC) and `message`, for different callers of 0.3, beside the `error` of 1.0."""
     reason = error.reason
-    variant = _VARIANTS.get(reason, _NAMELESS)
+    variant = _VARIANTS[reason]
     status = variant.http or reason.http
     text = _own_text(reason, error.message)
     inner = {
@@ -156,7 +148,7 @@ def encode_http_json(error: A2AError) -> ErrorReply[Any]:
 
 def encode_grpc(error: A2AError) -> ErrorReply[bytes]:
     """A status whose message starts with the type's name, and a google.rpc.Status with the same content."""
-    return _grpc(error, _VARIANTS.get(error.reason, _NAMELESS).grpc or error.reason.grpc)
+    return _grpc(error, _VARIANTS[error.reason].grpc or error.reason.grpc)
 
 
 def encode_grpc_declared(error: A2AError) -> ErrorReply[bytes]:
@@ -166,8 +158,8 @@ def encode_grpc_declared(error: A2AError) -> ErrorReply[bytes]:
 
 def _grpc(error: A2AError, status: GrpcStatus) -> ErrorReply[bytes]:
     text = _own_text(error.reason, error.message)
-    if error.reason in _VARIANTS:
-        text = f"{_VARIANTS[error.reason].name}: {text}"
+    if name := _VARIANTS[error.reason].name:
+        text = f"{name}: {text}"
     return ErrorReply(int(status), any_details.status(status, text, current.json_details(error)), text)
 
 
@@ -334,7 +326,9 @@ def _by_http_status(status: int, message: str, operation: ops.Operation[Any, Any
     if status == 404:
         return _not_found(message, operation)
     if status == 501:
-        return Reason.PUSH_NOTIFICATION_NOT_SUPPORTED if operation in _PUSH else Reason.UNSUPPORTED_OPERATION
+        return (
+            Reason.PUSH_NOTIFICATION_NOT_SUPPORTED if operation in ops.PUSH else Reason.UNSUPPORTED_OPERATION
+        )
     if status == 502 and message:  # a proxy sends no message in our format
         return Reason.INVALID_AGENT_RESPONSE
     return Reason.INVALID_PARAMS if status == 422 else current.BY_HTTP.get(status)
@@ -357,7 +351,7 @@ def _by_grpc_status(
         return current.BY_GRPC.get(status)
     if operation is ops.CANCEL_TASK:
         return Reason.TASK_NOT_CANCELABLE
-    return Reason.PUSH_NOTIFICATION_NOT_SUPPORTED if operation in _PUSH else Reason.UNSUPPORTED_OPERATION
+    return Reason.PUSH_NOTIFICATION_NOT_SUPPORTED if operation in ops.PUSH else Reason.UNSUPPORTED_OPERATION
 
 
 def _not_found(message: str, operation: ops.Operation[Any, Any] | None) -> Reason:
@@ -365,18 +359,18 @@ def _not_found(message: str, operation: ops.Operation[Any, Any] | None) -> Reaso
     if operation is ops.GET_EXTENDED_AGENT_CARD:
         return Reason.EXTENDED_AGENT_CARD_NOT_CONFIGURED
     text = message.lower().strip(" .!")
-    if text in _NO_ROUTE or not ("task" in text or operation in _OF_A_TASK):
+    if text in _NO_ROUTE or not ("task" in text or (operation is not None and operation.about_task)):
         return Reason.METHOD_NOT_FOUND
     return Reason.TASK_NOT_FOUND
 
 
 def _own_text(reason: Reason, message: str) -> str:
-    own = _VARIANTS.get(reason, _NAMELESS).text
+    own = _VARIANTS[reason].text
     return own if own and message == reason.text else message
 
 
 def _hub_text(error: A2AError) -> A2AError:
-    if error.message == _VARIANTS.get(error.reason, _NAMELESS).text:
+    if error.message == _VARIANTS[error.reason].text:
         error.message = error.reason.text
     return error
 

@@ -115,7 +115,6 @@ _HOLD_FILES = frozenset(
         ops.SUBSCRIBE_TO_TASK,
     }
 )
-_SEND = frozenset({ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE})
 
 #: versions and bindings whose callers encode files as a2a.v1 does
 _VERSIONS = frozenset({"0.3", "0.2.5"})
@@ -137,7 +136,7 @@ def choose_row(rows: Mapping[Files, AnyRow], first_file: FirstFile) -> AnyRow:
     auto, base64 = rows[Files.AUTO], rows[Files.BASE64]
     if auto.operation not in _HOLD_FILES:
         return auto
-    sends = auto.operation in _SEND
+    sends = auto.operation in ops.SEND
     from_bridge = in_base64(replace(base64, encode_response=auto.encode_response))
     response_rows = {files: replace(auto, encode_response=row.encode_response) for files, row in rows.items()}
 

@@ -114,7 +114,7 @@ def _each(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def with_draft(row: AnyRow) -> AnyRow:
     """A row over JSON that also reads the draft, and answers callers of the draft in it."""
-    if row.operation in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE):
+    if row.operation in ops.SEND:
         read = row.decode_request
 
         def decode_request(tree: Any) -> Any:

@@ -82,7 +82,6 @@ _LONGEST_NAME = 256
 _SILENCE = 10.0
 #: the errors for a message to a task that does not wait any more
 _TASK_IS_OVER = (Reason.TASK_NOT_FOUND, Reason.UNSUPPORTED_OPERATION)
-_RETRIED = (Reason.UNAVAILABLE, Reason.RESOURCE_EXHAUSTED)
 _STREAM = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -306,7 +305,7 @@ class OpenAiFront:
                 return
             problem = Problem.of(error)
             problem.headers = problem_headers(error)
-            if error.reason not in _RETRIED or turn.task_id:
+            if not error.reason.kind.retry or turn.task_id:
                 problem.headers.append(_NO_RETRY)
             self._restore(exchange, turn)
             await self._fail(exchange, problem, send)

@@ -26,7 +26,7 @@ from a2a_bridge.bindings.memory import Tables
 from a2a_bridge.bindings.unknown_events import known_only
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
-from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
+from a2a_bridge.core.errors import A2AError, Blame, Kind, Reason, internal_error
 from a2a_bridge.core.lifecycle import ArtifactIndex, IllegalTransitionError, fold, state_name
 from a2a_bridge.core.messages import (
     AT_REST,
@@ -52,7 +52,6 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 #: bytes of the answer to one message
 LARGEST = 64 << 20
 #: the errors of agents that do not stream
-_NOT_STREAMING = frozenset({Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND})
 
 #: the number of known parts by the id of an artifact
 Shown = Mapping[str, int]
@@ -364,7 +363,7 @@ class Turn:
                     if state_of(message) in AT_REST and not is_before:
                         return
         except A2AError as error:
-            if not first or error.reason not in _NOT_STREAMING:
+            if not first or error.reason.kind is not Kind.LACKING:
                 raise
         if first:
             async with aclosing(self._sent()) as events_of_send:

@@ -14,7 +14,7 @@ from typing import Any
 from a2a_bridge.bindings.binding import CheckCard, DialOptions, Fetched
 from a2a_bridge.cards import Candidate
 from a2a_bridge.cli.target import Target
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.errors import A2AError, Kind
 from a2a_bridge.core.masking import HIDDEN, Secrets
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client.credentials import secrets_of
@@ -23,7 +23,6 @@ from a2a_bridge_tools.client.credentials import secrets_of
 _USER = re.compile(r"//[^/@\s]+@")
 
 #: errors that ask for other credentials
-REJECTIONS = frozenset({Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ class Dialled:
     @property
     def is_rejected(self) -> bool:
         """Whether it answers only to other credentials."""
-        return self.error is not None and self.error.reason in REJECTIONS
+        return self.error is not None and self.error.reason.kind is Kind.CREDENTIALS
 
 
 @dataclass(slots=True)

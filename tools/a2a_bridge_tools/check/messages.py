@@ -18,7 +18,7 @@ from a2a_bridge.bindings.binding import DocumentHost, HostOptions, ListenAddress
 from a2a_bridge.cli.values import listen_address
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
+from a2a_bridge.core.errors import A2AError, Blame, Kind, Reason, cause_of
 from a2a_bridge.core.lifecycle import ArtifactIndex, IllegalTransitionError, fold
 from a2a_bridge.core.messages import TERMINAL, text_of
 from a2a_bridge.gateway.cards import rewrite
@@ -232,7 +232,7 @@ async def _fault(inspection: Inspection, one: Dialled) -> Finding | None:
         if error.reason is Reason.DEADLINE_EXCEEDED and error.blame is Blame.PEER and received.count:
             return _endless(name, received, inspection)
         fix = "let proxies pass on text/event-stream (gRPC: server streaming) without a buffer"
-        if error.reason in (Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND):
+        if error.reason.kind is Kind.LACKING:
             fix = "stream, or write capabilities.streaming: false in the card"
         return Finding(name, False, cause_of(error), fix)
     different = "" if one.response is None else _different(one.response, received)

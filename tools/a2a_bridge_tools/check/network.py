@@ -26,12 +26,12 @@ from a2a_bridge.cards.select import unusable
 from a2a_bridge.cli.advertised import FAULTS, ask, fault_of
 from a2a_bridge.cli.target import TargetKind
 from a2a_bridge.core.addresses import is_address
-from a2a_bridge.core.errors import A2AError, Reason, cause_of
+from a2a_bridge.core.errors import A2AError, Kind, Reason, cause_of
 from a2a_bridge.dialects import GRPC, KNOWN, V0_3, V1_0, BindingKind, Dialect
 from a2a_bridge.dialects.v0_3.card import is_old
 from a2a_bridge.gateway.destinations import Destination, Destinations, move_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_tools.check.inspection import REJECTIONS, Dialled, Finding, Inspection
+from a2a_bridge_tools.check.inspection import Dialled, Finding, Inspection
 from a2a_bridge_tools.client.credentials import list_required
 
 
@@ -429,7 +429,8 @@ async def authentication(inspection: Inspection) -> AsyncGenerator[Finding, None
         error = one.error
         if inspection.options.parameters:
             error = await ask(one.candidate, inspection.dial_options(anonymous=True), inspection.limit)
-        (closed if error is not None and error.reason in REJECTIONS else open_to_all).append(one.name)
+        rejected = error is not None and error.reason.kind is Kind.CREDENTIALS
+        (closed if rejected else open_to_all).append(one.name)
     schemes = ", ".join(demanded)
     if demanded and open_to_all:
         yield Finding(

@@ -108,7 +108,7 @@ def _calls(text: str | None, flags: CompareFlags) -> list[Asked]:
     except ValueError as error:
         raise usage_error("--replay", f"{flags.replay}: {error}") from None
     # A message creates a task for each interface; further calls name the task of the record, which is gone.
-    sends = [one for one in calls if one[0] in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE)]
+    sends = [one for one in calls if one[0] in ops.SEND]
     if not sends:
         raise usage_error("--replay", f"{flags.replay} has no message that was sent")
     return sends

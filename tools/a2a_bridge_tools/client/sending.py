@@ -32,7 +32,7 @@ from a2a_bridge.cli.environment import Environment
 from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.values import Exit, as_usage_error, usage_error
 from a2a_bridge.codec import DecodeError, decoder
-from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.errors import A2AError, Blame, Kind, Reason
 from a2a_bridge.core.lifecycle import ArtifactIndex, IllegalTransitionError, fold
 from a2a_bridge.core.messages import AT_REST, INTERRUPTED, TERMINAL
 from a2a_bridge.core.service import Event, Events
@@ -235,7 +235,7 @@ async def send_and_wait(
                     yield event
         except A2AError as error:
             # The agent has rejected the operation, and not seen the message.
-            if session.task is not None or error.reason not in _NO_STREAMS:
+            if session.task is not None or error.reason.kind is not Kind.LACKING:
                 raise
         else:
             return
@@ -351,8 +351,6 @@ async def _read_end(events: Events, task: hub.Task) -> AsyncGenerator[hub.Stream
                 yield event.message
 
 
-#: answers of agents that do not stream
-_NO_STREAMS = frozenset({Reason.UNSUPPORTED_OPERATION, Reason.METHOD_NOT_FOUND})
 #: reasons of streams that ended although the task goes on
 _BROKEN = frozenset({Reason.UNAVAILABLE, Reason.RESOURCE_EXHAUSTED, Reason.INTERNAL_ERROR, Reason.CANCELLED})
 

@@ -228,7 +228,7 @@ async def _ask(peer: Peer, asked: Asked, request: Any, trace: str, result: Resul
 
 def _fresh(asked: Asked, number: int) -> Any:
     """The request for one cell, with an id of its own: agents may know the ids of earlier messages."""
-    if asked.operation not in (ops.SEND_MESSAGE, ops.SEND_STREAMING_MESSAGE) or number == 0:
+    if asked.operation not in ops.SEND or number == 0:
         return asked.request
     request = type(asked.request)()
     request.CopyFrom(asked.request)

@@ -19,7 +19,7 @@ from a2a_bridge.core.call import (
     take_side_channel,
     with_side_channel,
 )
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.errors import A2AError, Kind, Reason
 from a2a_bridge.core.resume import LAST_EVENT_ID, resume_id
 from a2a_bridge.core.service import Event, Service
 from a2a_bridge.dialects import BindingKind, Dialect, ErrorReply, Form, Row, is_older
@@ -43,7 +43,6 @@ _UNREADABLE = frozenset(
 T = TypeVar("T")
 
 #: errors that can say what to present instead
-_OF_CREDENTIALS = frozenset({Reason.UNAUTHENTICATED, Reason.PERMISSION_DENIED})
 #: of one response, the most challenges and the most characters of one that travel on
 _CHALLENGES, _CHALLENGE = 8, 1024
 
@@ -201,7 +200,7 @@ class ClientSide:
         """The error of a response, with what the agent asks for. Only where the caller's own credentials are
         sent: elsewhere none that it presents would reach the agent.
         """
-        if self._passes_credentials and error.reason in _OF_CREDENTIALS:
+        if self._passes_credentials and error.reason.kind is Kind.CREDENTIALS:
             given = headers.getall("WWW-Authenticate", ())
             sound = [one for one in given if one.isascii() and one.isprintable() and len(one) <= _CHALLENGE]
             error.challenges = tuple(sound[:_CHALLENGES])
