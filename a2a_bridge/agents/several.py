@@ -24,8 +24,8 @@ from a2a_bridge.agents.catalogue import Catalogue
 from a2a_bridge.agents.member import PATH, SHARED, AgentEntry, Counted, Directory, GrpcPart, Member
 from a2a_bridge.app.admin import admin_listener, announce
 from a2a_bridge.app.agent import opened_as
+from a2a_bridge.app.lifetime import Lifetime
 from a2a_bridge.app.planning import ServeOptions
-from a2a_bridge.app.runtime import Lifetime
 from a2a_bridge.app.serving import Shared, add_metrics
 from a2a_bridge.bindings.binding import (
     ApplicationHost,

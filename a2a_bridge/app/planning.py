@@ -41,7 +41,9 @@ _KINDS: Kinds = {
     **dict.fromkeys(
         ("public_url", "public_grpc", "push_relay", "name", "grpc_urls", "task_access"), ((str,), "text")
     ),
-    **dict.fromkeys(("push", "allow_unauthenticated", "pass_credentials"), ((bool,), "True or False")),
+    **dict.fromkeys(
+        ("push", "mcp", "openai", "allow_unauthenticated", "pass_credentials"), ((bool,), "True or False")
+    ),
     **{name: ((kind,), f"{kind.__name__}(…)") for name, kind in _OPTIONS.items()},
     "card_signing_keys": ((tuple, list), "a tuple of keys (PEM or JWK)"),
     "grace": (NUMBER, "a number of seconds"),

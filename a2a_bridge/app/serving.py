@@ -21,6 +21,8 @@ from time import monotonic
 from typing import cast
 
 from a2a_bridge.app.admin import Admin, announce
+from a2a_bridge.app.fronts import Fronts
+from a2a_bridge.app.peer import Peer
 from a2a_bridge.app.planning import (
     EVERYTHING,
     ServeOptions,
@@ -120,10 +122,13 @@ class Server:
         advertisement: Advertisement,
         close: Callable[[float], Awaitable[None]],
         replace_card: Callable[[hub.AgentCard], None],
+        fronts: Fronts,
         *,
         secure: bool = False,
     ) -> None:
         self._hosts = hosts
+        #: those that are open
+        self.fronts = fronts
         #: the listener for operators; None without `ServeOptions.admin`
         self.admin: ListenAddress | None = None
         #: shows another card from now on, with the same interfaces, and offers its extensions
@@ -286,6 +291,8 @@ async def serve(
 
     card = shown(served.card)
     plan = _plan(interfaces, options, host)
+    fronts = Fronts(options)
+    fronts.check_paths(plan, paths if rewrites else ())
     secure = options.host_of("http").tls is not None
     advertisement = Advertisement(
         card,
@@ -307,9 +314,10 @@ async def serve(
     service = guard(service, card, options, dialects, served.remembered, elsewhere=rewrites, offer=offer)
     if shared is not None:
         service = shared.wrap(service)
+    peer = Peer(service, card)
 
     def replace_card(card: hub.AgentCard) -> None:
-        card = shown(card)
+        card = peer.card = shown(card)
         if offer is not None:
             offer.replace(card)
         advertisement.replace(card)
@@ -322,10 +330,18 @@ async def serve(
     if signer is not None:
         check_signable(plan, options, serves=http is not None, mounted=host is not None)
     if http is not None:
-        _publish(cast("DocumentHost", http), advertisement, served, signer)
+        _publish(cast("DocumentHost", http), advertisement, served, signer, fronts)
     elif served.receivers:
         raise ValueError("notifications cannot be relayed without an HTTP interface")
+
+    async def close(grace: float) -> None:
+        await fronts.close(grace)
+        await served.close(grace)
+
     async with AsyncExitStack() as stack:
+        stack.push_async_callback(fronts.close, 0)
+        if http is not None:
+            await fronts.start(cast("DocumentHost", http), lambda front, *of: front.open(peer, *of))
         for opened in hosts.values():
             await opened.start()
             stack.push_async_callback(opened.drain, 0)
@@ -335,7 +351,7 @@ async def serve(
             [replace(one, address=hosts[one.family, one.address].address) for one in plan],
             http.address if http is not None else None,
         )
-    server = Server(hosts, advertisement, served.close, replace_card, secure=secure)
+    server = Server(hosts, advertisement, close, replace_card, fronts, secure=secure)
     try:
         async with announce(server, options, admin, host, served.gauges, whole=shared is None):
             yield server
@@ -402,11 +418,15 @@ def _address(advertisement: Advertisement, *, only_missing: bool = True, resumes
 
 
 def _publish(
-    host: DocumentHost, advertisement: Advertisement, served: Served, signer: CardSigner | None
+    host: DocumentHost,
+    advertisement: Advertisement,
+    served: Served,
+    signer: CardSigner | None,
+    fronts: Fronts,
 ) -> None:
     for path in advertisement.paths():
         host.publish(path, advertisement.at(path), advertisement.variant_at(path))
-    host.front(lambda base_url: agent_page(advertisement.card(base_url), base_url))
+    host.front(lambda url: agent_page(advertisement.card(url), url, fronts.addresses(url)))
     for path, document in with_keys(served.documents, signer).items():
         host.publish(path, document)
     for path, receive in served.receivers.items():

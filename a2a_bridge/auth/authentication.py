@@ -100,6 +100,15 @@ class Authentication:
             if (counts := getattr(method, "counts", None)) is not None:
                 self._lapsing.setdefault(method.scheme_name, []).append(counts)
 
+    @property
+    def key_header(self) -> str:
+        """The header with API keys; empty without such a method. Clients of other protocols than A2A send a
+        key as a bearer token.
+        """
+        schemes = (method.scheme() for method in self._methods)
+        keys = (one.api_key_security_scheme for one in schemes if one is not None)
+        return next((one.name for one in keys if one.location == "header"), "")
+
     async def __call__(self, presented: Presented) -> Principal:
         """The caller of a request. Raises UNAUTHENTICATED, and UNAVAILABLE while it cannot be decided."""
         until = self._certificates[0].until(presented) if self._certificates else None

@@ -284,9 +284,18 @@ class DocumentHost(Host, Protocol):
     def show(self, path: str, render: Render) -> None:
         """Serves a page at an absolute path."""
 
-    def mount_application(self, path: str, application: Application) -> None:
+    def mount_application(
+        self,
+        path: str,
+        application: Application,
+        *,
+        at: Sequence[str] = (),
+        ending: Callable[[], None] | None = None,
+    ) -> None:
         """Gives the requests below an absolute path to an application of ASGI 3, with the limits of all
-        others. It starts before the host is ready, and ends after the last request.
+        others. It starts before the host is ready, and ends after the last request. at: its paths below that
+        path, with `/*` at the end for all below; empty: all. ending: ends running calls with an error of the
+        application, before the grace of a drain is over.
         """
 
     def receive(self, path: str, receive: Receive) -> None:

@@ -52,13 +52,13 @@ CSP = (
 _TEXT = "hello"
 
 
-def agent_page(card: hub.AgentCard, base_url: str) -> bytes:
-    """The page of an agent, as HTML in UTF-8."""
+def agent_page(card: hub.AgentCard, base_url: str, others: Iterable[tuple[str, str]] = ()) -> bytes:
+    """The page of an agent, as HTML in UTF-8. others: other protocols, and their addresses."""
     newest = [one for one in card.supported_interfaces if not is_old(one)]
     older = [one for one in card.supported_interfaces if is_old(one)]
     first, folded = (newest, older) if newest else (older, [])
     parts = [f"<p>{escape(card.description)}</p>", _skills(card.skills), "<h2>Addresses</h2>"]
-    parts += [_addresses(first), _folded(folded, _addresses(folded))]
+    parts += [_addresses(first), _folded(folded, _addresses(folded)), _others(others)]
     asked = ", ".join(sorted(card.security_schemes))
     if asked:
         parts.append(
@@ -113,6 +113,12 @@ def _addresses(interfaces: Iterable[hub.AgentInterface]) -> str:
     ]
     head = "<tr><th>binding</th><th>version</th><th>address</th></tr>"
     return f"<table>{head}{''.join(rows)}</table>" if rows else ""
+
+
+def _others(addresses: Iterable[tuple[str, str]]) -> str:
+    rows = [f"<tr><td>{escape(what)}</td><td><code>{escape(url)}</code></td></tr>" for what, url in addresses]
+    head = "<tr><th>protocol</th><th>address</th></tr>"
+    return f"<p>For clients of other protocols:</p><table>{head}{''.join(rows)}</table>" if rows else ""
 
 
 def _folded(interfaces: Sequence[hub.AgentInterface], content: str) -> str:

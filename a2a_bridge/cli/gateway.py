@@ -26,7 +26,7 @@ def gateway(
 ) -> None:
     """Serve the agent at UPSTREAM over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.
 
-    The command prints one line when it is ready: ready http=http://HOST:PORT grpc=HOST:PORT
+    It prints one line when ready: ready http=http://HOST:PORT grpc=HOST:PORT
 
     For example:
 

@@ -92,6 +92,7 @@ async def serve_until_signal(
     line when the sockets listen. advertised: checks the URLs of the card. launch: the playground.
     Raises typer.Exit if the sockets cannot listen, or the store cannot be opened.
     """
+    from a2a_bridge.app.fronts import TakenPathError
     from a2a_bridge.app.process import ready_line, stop_signals, watch_loop
     from a2a_bridge.stores import StoreOpenError  # loads protobuf
 
@@ -109,6 +110,8 @@ async def serve_until_signal(
             raise not_opened(error) from error
         except OSError as error:
             raise cannot_listen(error) from error
+        except TakenPathError as error:
+            raise fail(Exit.USAGE, str(error)) from None
         try:
             if reloader is not None and worker is None:  # else the supervisor starts a successor
                 reloader.on_change(change_level)
@@ -161,6 +164,9 @@ def _announce(server: Any) -> None:
             print_message(f"  {interface.protocol_binding:<10} {interface.protocol_version}  {interface.url}")
 
 
+#: the flags of fronts: `app.fronts.NAMES`, which loads protobuf
+FRONTS = ("mcp", "openai")
+
 #: a group of entry points; the entry `page` is called with the flags of the server and its kind, and makes
 #: an object with the callables of a Launch
 PLAYGROUND = "a2a_bridge.playground"
@@ -176,7 +182,11 @@ class Launch(NamedTuple):
 
 
 def check_one_process(flags: ServerFlags) -> None:
-    """Raises typer.BadParameter if a server with a playground would be more than one process."""
+    """Raises typer.BadParameter if a server with a playground or a front would be more than one process."""
+    for name in FRONTS:
+        if getattr(flags, name) and flags.workers > 1:
+            text = "its sessions and conversations are those of one process, and --workers asks for several"
+            raise usage_error(f"--{name}", text)
     reloads = flags.reload and flags.config is None
     if flags.ui and (flags.workers > 1 or flags.server is ServerKind.ENVOY or reloads):
         text = "the playground needs a server of one process; beside this one: a2a-bridge ui URL"

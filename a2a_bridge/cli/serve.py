@@ -29,7 +29,7 @@ def serve(
 ) -> None:
     """Serve an agent over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.
 
-    The command prints one line when it is ready: ready http=http://HOST:PORT grpc=HOST:PORT
+    It prints one line when ready: ready http=http://HOST:PORT grpc=HOST:PORT
 
     Tasks are stored in .a2a-bridge/NAME.db in the working directory; see --store.
 

@@ -159,7 +159,7 @@ class ConfigFlags:
 
     config: Path | None = flag(
         None,
-        "Read options from this file (TOML); flags and variables outweigh it.",
+        "Options of this TOML file; flags and variables outweigh it.",
         "FILE",
         group="Configuration",
         common=True,
@@ -256,6 +256,8 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
         group="Protocol",
     )
     lenient_versions: bool = of(HostValues, "lenient_versions")
+    mcp: bool = of(ServeValues, "mcp")
+    openai: bool = of(ServeValues, "openai")
     public_url: str = of(ServeValues, "public_url")
     public_grpc: str = of(ServeValues, "public_grpc")
     grpc_urls: GrpcUrlForm = of(ServeValues, "grpc_urls", default=GrpcUrlForm.BOTH)

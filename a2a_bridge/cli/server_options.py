@@ -14,12 +14,13 @@ from ipaddress import ip_network
 from pathlib import Path
 
 from a2a_bridge.app import runtime
+from a2a_bridge.app.fronts import NAMES, find_front
 from a2a_bridge.auth.rules import LiveRules, Rule
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.cards import interface
 from a2a_bridge.cli.connect import card_file, note_unknown
 from a2a_bridge.cli.log_setup import configure_tracing, open_logging
-from a2a_bridge.cli.output import fail
+from a2a_bridge.cli.output import fail, not_loaded
 from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.running import envoy_address
 from a2a_bridge.cli.security import authentication, card_signing_keys, check_card, middleware_of, server_tls
@@ -38,10 +39,12 @@ from a2a_bridge.cli.values import (
 from a2a_bridge.cli.worker import Worker
 from a2a_bridge.cluster.nats_bus import split_server
 from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.extras import MissingExtraError, OtherVersionError
 from a2a_bridge.core.option_classes import EngineOptions, ProgramOptions, StoreOptions
 from a2a_bridge.core.options import taken, texts
 from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, Dialect
 from a2a_bridge.dialects.v0_3.card import without_carrier
+from a2a_bridge.extensions import BrokenExtensionError
 from a2a_bridge.hosting import Agent
 from a2a_bridge.middleware import Limits, Usage
 from a2a_bridge.middleware.limits import LiveLimits
@@ -75,6 +78,7 @@ class ListenOptions:
         plain, host = taken(runtime.ServeOptions, flags), taken(HostOptions, flags)
         _check_public(flags, plain.get("push_relay", ""))
         _check_proxies(host["trust_forwarded"])
+        _check_fronts(flags)
         _check_advertised(flags, plain["advertise"], interfaces)
         plain["card_versions"] = _card_versions(flags, plain["advertise"], interfaces)
         worker, counting = Worker.of_environment(), _counting(flags)
@@ -193,6 +197,21 @@ def _check_proxies(trusted: Sequence[str]) -> None:
                 ip_network(text, strict=False)
         except ValueError:
             raise usage_error("--forwarded-allow-ips", f"{text!r} is no address or network") from None
+
+
+def _check_fronts(flags: ServerFlags) -> None:
+    """Raises typer.BadParameter, and typer.Exit for a front that is not installed."""
+    for name in NAMES:
+        if not getattr(flags, name):
+            continue
+        if flags.no_http:
+            raise usage_error(f"--{name}", "is served over HTTP, which --no-http leaves out")
+        try:
+            find_front(name)
+        except MissingExtraError as error:
+            raise fail(Exit.USAGE, f"--{name}: {error.text}", error.remedy) from None
+        except (OtherVersionError, BrokenExtensionError) as error:
+            raise not_loaded(f"--{name}", error) from None
 
 
 def _counting(flags: ServerFlags) -> UsageRecorder | None:

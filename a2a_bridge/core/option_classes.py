@@ -541,6 +541,12 @@ class ServeValues:
         "URL",
         group="Push notifications",
     )
+    #: the adapters are needed, with their extra `mcp`
+    mcp: bool = flag(False, "Serve the skills as tools of MCP, too: /mcp.", group="Listen", common=True)
+    #: the adapters are needed, with their extra `openai`
+    openai: bool = flag(
+        False, "Serve the agent as a model of OpenAI's API, too: /v1.", group="Listen", common=True
+    )
     #: without it, a card that demands credentials which nothing here checks is an error
     allow_unauthenticated: bool = flag(
         False, "Something in front of this server checks the callers, or nobody has to.", group="Security"

@@ -228,9 +228,10 @@ def test_mypy_accepts_executors_without_optional_methods(tmp_path: Path) -> None
 
 #: code that reads or names the header of a request
 NAMES = re.compile(r"user[-_ ]?agent", re.IGNORECASE)
-#: headers that this project's own clients send, the count of callers, which keeps the text for people, and
-#: requests as commands, which leave the header out
+#: headers that this project's own clients send, the count of callers, which keeps the text for people, fronts,
+#: which pass the header on to that count, and requests as commands, which leave the header out
 ALLOWED = {
+    "adapters/a2a_bridge_adapters/fronts/callers.py",
     "tools/a2a_bridge_tools/client/equivalents.py",
     "a2a_bridge/middleware/usage.py",
     "a2a_bridge/cli/profiles.py",

@@ -16,8 +16,9 @@ from httpx import ASGITransport, AsyncClient, Response
 
 from a2a_bridge import add_to_server, agent, asgi, connect, interface, serve
 from a2a_bridge.app import agent as under_test
+from a2a_bridge.app.lifetime import Lifetime
 from a2a_bridge.app.process import watch_loop
-from a2a_bridge.app.runtime import Lifetime, ServeOptions
+from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.core.callers import Scope
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub

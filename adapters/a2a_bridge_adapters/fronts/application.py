@@ -14,8 +14,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from a2a_bridge.app.lifetime import Lifetime
 from a2a_bridge.app.peer import Peer
-from a2a_bridge.app.runtime import Lifetime, connect
+from a2a_bridge.app.runtime import connect
 from a2a_bridge.bindings.asgi import Application, Receive, Scope, Send
 from a2a_bridge.core.callers import Authenticate
 from a2a_bridge.core.service import Service

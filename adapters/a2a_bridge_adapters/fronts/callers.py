@@ -3,7 +3,7 @@ limits the size of their requests.
 
 Rules:
 1. The credential is checked here and goes no further: the agent is called with a context that has the
-   principal and no parameters of the caller.
+   principal. Of the headers of a caller it has the name of the program and the trace.
 2. The body is read after that. A front gets it whole, with a bounded number of bytes and of JSON values.
 3. Errors are answered in the form of the front.
 """
@@ -13,14 +13,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from a2a_bridge.bindings.asgi import Application, Message, Receive, Scope, Send
+from a2a_bridge.bindings.asgi import Application, Message, Receive, Scope, Send, certificate_of
 from a2a_bridge.bindings.offload import needs_worker
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.call import CallContext, Joined, Origin, Principal
 from a2a_bridge.core.callers import Authenticate, Presented
 from a2a_bridge.core.errors import A2AError, Blame, Reason, request_too_large
+from a2a_bridge.middleware.tracing import TRACE_PARAMETERS
+from a2a_bridge.peers import USER_AGENT
 
+#: headers of callers that go with a call: they name the program, for counts, and its trace
+_PASSED = TRACE_PARAMETERS | {USER_AGENT}
 #: the key of the principal in a scope
 _KEY = "a2a_bridge.principal"
 #: seconds for a body to come, where the server has no limit of its own
@@ -115,7 +120,7 @@ def presented(scope: Scope, bearer_as: str = "") -> Presented:
     if bearer_as and bearer_as not in parameters and scheme.lower() == "bearer" and token.count(".") == 1:
         parameters[bearer_as] = token.strip()
     client = scope.get("client")
-    return Presented(parameters, client[0] if client else "")
+    return Presented(parameters, client[0] if client else "", partial(certificate_of, scope))
 
 
 def path_of(scope: Scope) -> str:
@@ -147,9 +152,13 @@ def context_for(binding: str, scope: Scope | None) -> CallContext:
     """The context of a call for a request. binding: the name of the front, for logs and metrics. scope: None
     for a caller at the other end of a pipe.
     """
-    client = None if scope is None else scope.get("client")
+    if scope is None:
+        return CallContext(origin=Origin(binding, ""))
+    client = scope.get("client")
     origin = Origin(binding, "", client[0] if client else "")
-    return CallContext(principal=principal_of(scope), origin=origin)
+    names = ((name.decode("latin-1"), value) for name, value in scope["headers"])
+    passed = {name: value.decode("latin-1") for name, value in names if name in _PASSED}
+    return CallContext(parameters=passed, principal=principal_of(scope), origin=origin)
 
 
 def owner_of(context: CallContext) -> str:

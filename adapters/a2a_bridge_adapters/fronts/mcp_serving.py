@@ -67,7 +67,7 @@ def mcp_front(
 
 @asynccontextmanager
 async def open_mcp(
-    upstream: Upstream, *, edge: Edge, wait: float, stopping: asyncio.Event | None = None
+    upstream: Upstream, *, edge: Edge, wait: float = WAIT, stopping: asyncio.Event | None = None
 ) -> AsyncIterator[Application]:
     """The application of an agent that is open already; see `mcp_front`. stopping: when it is set, running
     calls end with an error.

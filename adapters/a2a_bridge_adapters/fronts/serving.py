@@ -33,12 +33,8 @@ from a2a_bridge.cli.values import parse_binding, use_bridge_key
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.fronts.callers import LOCAL, Edge
 from a2a_bridge_adapters.fronts.flags import FrontFlags, McpFlags, OpenAiFlags
+from a2a_bridge_adapters.fronts.served import CLOSING
 from a2a_bridge_adapters.fronts.turn import Upstream
-
-#: seconds for agents to cancel the tasks of requests, after the time for draining
-_CLOSING = 2.0
-#: seconds for the errors of calls that do not end in the time for draining
-_LAST_ANSWERS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +159,6 @@ class Listener:
     """The listener of a front, as a server for `serve_until_signal`."""
 
     host: DocumentHost
-    #: ends running calls
-    stopping: asyncio.Event
     grpc: None = None
     admin: None = None
 
@@ -185,11 +179,7 @@ class Listener:
         """Lets requests end for `grace` seconds, and streams that clients only listen to at once. May be
         repeated.
         """
-        # Before the end of the grace, so that the error of a call that is still running reaches its caller.
-        last = grace - min(_LAST_ANSWERS, grace / 2)
-        ending = asyncio.get_running_loop().call_later(last, self.stopping.set)
         await self.host.drain(grace)
-        ending.cancel()
 
 
 @asynccontextmanager
@@ -199,16 +189,16 @@ async def _open(front: _Front, opens: _Opens) -> AsyncIterator[Listener]:
     used: OSError | None = None
     async with (
         _ready(front),
-        front.upstream(min(_CLOSING, grace)) as upstream,
+        front.upstream(min(CLOSING, grace)) as upstream,
         opens(upstream, stopping=stopping) as app,
     ):
-        host.mount_application("", app)
+        host.mount_application("", app, ending=stopping.set)
         try:
             await host.start()
         except OSError as error:
             used = error  # raised below: the tasks of the application would make a group of it
         else:
-            listener = Listener(host, stopping)
+            listener = Listener(host)
             try:
                 yield listener
             finally:

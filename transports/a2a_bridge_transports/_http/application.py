@@ -26,7 +26,7 @@ import re
 import ssl
 from typing import Any, NamedTuple, Protocol
 
-from a2a_bridge.bindings.asgi import Message, Scope
+from a2a_bridge.bindings.asgi import Application, Message, Scope
 from a2a_bridge.core.errors import A2AError, Blame, Reason, internal_error
 from a2a_bridge_transports._http.exchange import (
     BODYLESS,
@@ -171,6 +171,10 @@ class Answering:
         self._dropped = 0
         #: parts since other tasks had their turn
         self._turn = 0
+
+    @property
+    def application(self) -> Application:
+        return self._reply.application
 
     async def run(self) -> Reply | None:
         """Runs the application. Returns a response to send in its place; None if the response has been sent,

@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 
 from multidict import CIMultiDict
 
-from a2a_bridge.bindings.asgi import Receive, Scope, Send
+from a2a_bridge.bindings.asgi import Receive, Scope, Send, certificate_of
 from a2a_bridge.bindings.binding import HostOptions, ListenAddress
 from a2a_bridge.bindings.offload import SMALL, run_in_worker
 from a2a_bridge.bindings.traffic import sent_bytes
@@ -28,7 +28,7 @@ from a2a_bridge.core.addresses import Trust
 from a2a_bridge.core.errors import A2AError, Blame, Reason, request_too_large
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.application import SPECIFICATION, Answering, Head
-from a2a_bridge_transports._http.asgi_request import AsgiRequest, Watches, certificate_of, is_head_too_large
+from a2a_bridge_transports._http.asgi_request import AsgiRequest, Watches, is_head_too_large
 from a2a_bridge_transports._http.exchange import (
     SLOWEST_BODY,
     ApplicationReply,
@@ -129,8 +129,11 @@ class AsgiHost(Mounts):
             self.calls.retire()
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
+        timers = self.end_calls_after(grace)
         while self.running and (now := loop.time()) < end:  # noqa: ASYNC110  a set has no event
             await asyncio.sleep(min(0.05, end - now))
+        for timer in timers:
+            timer.cancel()
         if self.calls is not None:
             self.calls.end()
         for request in list(self.running):

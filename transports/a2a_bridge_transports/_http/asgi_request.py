@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from itertools import chain
 from time import monotonic
 
@@ -271,12 +270,3 @@ class AsgiRequest(HoldsInWork):
         if self.left and self._task is not None:
             self._task.uncancel()
         return self.left
-
-
-def certificate_of(scope: Scope) -> bytes | None:
-    """The client certificate (DER) of a scope with the extension `tls` of ASGI; None without one."""
-    found = (scope.get("extensions") or {}).get("tls") or {}
-    chain = found.get("client_cert_chain")
-    if not chain or found.get("client_cert_error"):
-        return None
-    return ssl.PEM_cert_to_DER_cert(next(iter(chain)))

@@ -130,6 +130,7 @@ class HttpHost(ConnectionHost):
             return
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
+        timers = self.end_calls_after(grace)
         await self._let_go(end)
         await self._accept_last(listener)
         lingered = 0.0
@@ -144,6 +145,8 @@ class HttpHost(ConnectionHost):
                 connection.end_late(now)
             await asyncio.sleep(min(_STEP, end - now))
             lingered += _STEP
+        for timer in timers:
+            timer.cancel()
         self._is_closed = True
         if self._sweep is not None:
             self._sweep.cancel()

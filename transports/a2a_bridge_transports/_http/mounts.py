@@ -8,16 +8,18 @@ Rules:
 4. A site has mounts of its own, below a path or at a host name. It sees requests as if it were alone: paths
    without its prefix, and base URLs with it. The owner of the host starts and drains it; a site waits for the
    start, so that its card has real addresses. Sites come and go while the host runs; requests in progress
-   keep the site that they began with.
+   keep the site that they began with. An application of a site starts and ends with its agent, and so it has
+   no lifespan.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.utils import formatdate, parsedate_to_datetime
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote
@@ -37,6 +39,10 @@ _SEGMENTS = frozenset({"tasks", "v1", "card", "extendedAgentCard", ".well-known"
 
 _log = logging.getLogger("a2a_bridge.http")
 
+#: all methods, for paths whose application looks at them
+_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+#: seconds at the end of a drain for the errors of running calls of applications
+LAST_ANSWERS = 1.0
 #: seconds a document may be cached
 MAX_AGE = 60
 #: base URLs whose entity tag is remembered for one document
@@ -76,6 +82,8 @@ class Mounts:
         self.applications: list[Mounted] = []
         #: the requests that an application answers
         self.answering: set[Answering] = set()
+        #: functions that end running calls of applications
+        self.endings: set[Callable[[], None]] = set()
         self._exact: dict[str, Mapping[str, exchange.Handler]] = {}
         self._beside: set[str] = set()
         self._trees: list[tuple[str, exchange.Handler]] = []
@@ -133,14 +141,29 @@ class Mounts:
         self._trees.sort(key=lambda tree: -len(tree[0]))
 
     def mount_application(
-        self, path: str, application: Application, reject: exchange.Reject = exchange.reject
+        self,
+        path: str,
+        application: Application,
+        reject: exchange.Reject = exchange.reject,
+        *,
+        at: Sequence[str] = (),
+        ending: Callable[[], None] | None = None,
     ) -> None:
-        """Gives all requests below a path to an application of ASGI, which starts and ends with the host.
-        reject: the form of errors in its place. Raises ValueError if the tree is taken.
+        """Gives requests below a path to an application of ASGI, which starts and ends with the host. reject:
+        the form of errors in its place. at: its paths below that path, with `/*` at the end for all below;
+        empty: all. ending: ends its running calls with errors of its own; called shortly before the end of a
+        drain. Raises ValueError if a path is taken.
         """
         mounted = Mounted(canonical(path), application, reject)
-        self.mount_tree(path, mounted.handle)
+        for one in at or ("/*",):
+            whole = one.removesuffix("/*")
+            if whole != one:
+                self.mount_tree(path + whole, mounted.handle)
+            else:
+                self.mount(path + one, dict.fromkeys(_METHODS, mounted.handle))
         self.applications.append(mounted)
+        if ending is not None:
+            self.endings.add(ending)
 
     async def start_applications(self) -> None:
         """Raises RuntimeError if one does not start."""
@@ -160,8 +183,19 @@ class Mounts:
     def retire(self) -> None:
         """Begins to drain: the readiness probe fails, and event streams of applications end."""
         self.draining = True
-        for answering in list(self.answering):
+        for answering in self.answered():
             answering.retire()
+
+    def answered(self) -> list[Answering]:
+        """The requests that an application of these mounts answers."""
+        return list(self.answering)
+
+    def end_calls_after(self, grace: float) -> list[asyncio.TimerHandle]:
+        """Has applications end their running calls shortly before `grace` seconds are over. Returns timers to
+        be cancelled if all have ended before.
+        """
+        late = grace - min(LAST_ANSWERS, grace / 2)
+        return [asyncio.get_running_loop().call_later(late, ending) for ending in self.endings]
 
     def unmount_tree(self, path: str) -> None:
         """Stops serving below a path. Requests in progress keep their handler."""
@@ -427,19 +461,43 @@ class Site(Mounts):
         """Whether gRPC is possible; None for a host that is no ASGI application."""
         return getattr(self._host, "trailers", None)
 
-    def mount_application(self, *_: object) -> None:
-        """Raises ValueError: applications start and end with a host, and sites come and go."""
-        raise ValueError("an application is mounted at the host itself, not at one of its agents")
+    def mount_application(
+        self,
+        path: str,
+        application: Application,
+        reject: exchange.Reject = exchange.reject,
+        *,
+        at: Sequence[str] = (),
+        ending: Callable[[], None] | None = None,
+    ) -> None:
+        super().mount_application(path, application, reject, at=at, ending=ending)
+        self._host.endings |= self.endings
+
+    def answered(self) -> list[Answering]:
+        own = {id(one.application) for one in self.applications}
+        return [one for one in self._host.answering if id(one.application) in own]
 
     async def start(self) -> None:
         """Waits for the start of the host. Everything is mounted by then."""
         await self._started()
         self._is_open = True
 
-    async def drain(self, grace: float) -> None:  # noqa: ARG002  the host waits for its requests
-        """Answers further requests as UNAVAILABLE."""
-        self.draining = True
+    async def drain(self, grace: float) -> None:
+        """Answers further requests as UNAVAILABLE. The host waits for its requests, but for those of
+        applications, which end with the agent.
+        """
+        self.retire()
         self._is_open = False
+        end = asyncio.get_running_loop().time() + grace
+        await self._wait_answered(end)
+        for ending in self.endings:
+            ending()
+        await self._wait_answered(end + LAST_ANSWERS)
+
+    async def _wait_answered(self, end: float) -> None:
+        """Waits until `end` for the answers of applications."""
+        while self.answered() and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110  a set has no event
+            await asyncio.sleep(0.01)
 
     def open(self) -> None:
         """Adds the site to its host. Raises ValueError for a path or a name that is taken."""
@@ -454,6 +512,7 @@ class Site(Mounts):
 
     def close(self) -> None:
         """Removes the site from its host."""
+        self._host.endings -= self.endings
         self._host.unmount_tree(self.prefix)
         if self._at_root:
             self._host.unmount_tree("")

@@ -18,12 +18,12 @@ from urllib.parse import quote
 
 from multidict import CIMultiDict
 
-from a2a_bridge.bindings.asgi import Receive, Scope, Send
+from a2a_bridge.bindings.asgi import Receive, Scope, Send, certificate_of
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.core.errors import A2AError, GrpcStatus, request_too_large
 from a2a_bridge_transports._http.asgi import TRAILERS, AsgiHost
-from a2a_bridge_transports._http.asgi_request import AsgiRequest, certificate_of, is_head_too_large
+from a2a_bridge_transports._http.asgi_request import AsgiRequest, is_head_too_large
 from a2a_bridge_transports._http.sse import run_flushing
 from a2a_bridge_transports.grpc.frames import (
     CODINGS,
