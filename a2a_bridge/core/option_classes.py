@@ -479,8 +479,9 @@ class DialValues:
     #: because there is another interface to try. The connection is made all the same, for later calls. None:
     #: calls wait as long as it takes
     connect_patience: float | None = None
-    #: connections to one interface over gRPC, with 50 calls and streams each; further calls are
-    #: RESOURCE_EXHAUSTED. Over HTTP each call has a connection
+    #: connections to one interface over gRPC, with 50 calls and streams each, or half of the streams that the
+    #: server allows if that is less; further calls are RESOURCE_EXHAUSTED. Over HTTP each call has a
+    #: connection
     max_upstream_connections: int = flag(
         201, "Connections to an interface over gRPC, with 50 calls each.", "N", least=1, group="Limits"
     )

@@ -1,4 +1,4 @@
-"""An agent whose HTTP/2 server takes 100 streams of a connection: calls of anybody are answered behind any number of
+"""An agent whose HTTP/2 server takes 100 streams of a connection, or fewer: calls of anybody are answered behind any number of
 open streams, through a gateway and in a client of the library.
 """
 
@@ -43,9 +43,9 @@ async def found(call: Call[Any, Any]) -> Any:
 
 
 @asynccontextmanager
-async def agent(probe: Probe) -> AsyncIterator[Server]:
+async def agent(probe: Probe, most: int = 100) -> AsyncIterator[Server]:
     probe.on_unary = found
-    options = ServeOptions(host=HostOptions(max_connection_streams=100), grace=0)
+    options = ServeOptions(host=HostOptions(max_connection_streams=most), grace=0)
     async with serve_service(probe, card(), [interface("GRPC")], options) as server:
         yield server
 
@@ -74,12 +74,16 @@ async def check_calls(target: Any, count: int, *others: str) -> None:
             assert (await one.get_task(hub.GetTaskRequest(id="t"))).id == "t"
 
 
-@pytest.mark.parametrize("count", [120, 1050])
+#: the streams that a connection of the agent takes, and those that are opened
+COUNTS = [(100, 120), (100, 1050), (30, 70), (10, 40), (1, 12)]
+
+
+@pytest.mark.parametrize(("most", "count"), COUNTS)
 @pytest.mark.parametrize("behind", [True, False], ids=["gateway", "connect"])
-async def test_calls_are_answered_behind_open_streams(behind: bool, count: int) -> None:
+async def test_calls_are_answered_behind_open_streams(behind: bool, most: int, count: int) -> None:
     probe = Probe()
     probe.on_stream = begun
-    async with agent(probe) as server:
+    async with agent(probe, most) as server:
         if not behind:
             await check_calls(server.card, count)
             return
@@ -88,13 +92,14 @@ async def test_calls_are_answered_behind_open_streams(behind: bool, count: int) 
 
 
 @pytest.mark.process
-async def test_the_same_through_a_gateway_in_envoy() -> None:
+@pytest.mark.parametrize(("most", "count"), [(100, 220), (30, 70), (10, 40), (1, 12)])
+async def test_the_same_through_a_gateway_in_envoy(most: int, count: int) -> None:
     need_shared_library()
     probe = Probe()
     probe.on_stream = begun
     command = ("--server", "envoy", "--listen", "127.0.0.1:0", "--versions", "1.0")
-    async with agent(probe) as server, serving("gateway", str(server.grpc), *command) as running:
-        await check_calls(running.http, 220, "JSONRPC")
+    async with agent(probe, most) as server, serving("gateway", str(server.grpc), *command) as running:
+        await check_calls(running.http, count, "JSONRPC")
 
 
 async def test_calls_that_wait_for_the_agent_are_a_gauge() -> None:

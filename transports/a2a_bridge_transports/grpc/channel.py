@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +97,11 @@ _PROBE = "/grpc.health.v1.Health/Check"
 class Keepalive:
     """Watches the streams of one channel. A quarter of `idle_timeout` (seconds) of silence on all of them
     starts a probe. Without an answer in the rest of that time, the streams are cancelled and added to `lost`.
+    takes_one: whether the server would let a probe wait for the end of the only stream; then there is none.
     """
 
-    def __init__(self, channel: Any, idle_timeout: float) -> None:
+    def __init__(self, channel: Any, idle_timeout: float, takes_one: Callable[[], Awaitable[bool]]) -> None:
+        self._takes_one = takes_one
         self.last_received = 0.0
         self.lost: set[Any] = set()
         self._quiet = idle_timeout / 4
@@ -133,7 +135,7 @@ class Keepalive:
                 silence = time.monotonic() - self.last_received
                 if silence < self._quiet:
                     await asyncio.sleep(self._quiet - silence)
-                elif await self._answers():
+                elif await self._takes_one() or await self._answers():
                     self.last_received = time.monotonic()
                 else:
                     self.lost.update(self._streams)

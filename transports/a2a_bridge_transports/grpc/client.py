@@ -18,6 +18,7 @@ import grpc.aio
 from a2a_bridge.bindings.binding import DialOptions, mark_unconnected, unconnected_error
 from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.bindings.offload import SMALL, run
+from a2a_bridge.bindings.places import place_of
 from a2a_bridge.bindings.probing import within
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import (
@@ -50,6 +51,7 @@ from a2a_bridge_transports._http.rows import (
 )
 from a2a_bridge_transports.grpc.channel import Keepalive, arguments_of, credentials_of, observe_frames
 from a2a_bridge_transports.grpc.redialling import Redialled
+from a2a_bridge_transports.grpc.stream_limit import StreamLimit, tls_of
 from a2a_bridge_transports.grpc.wire import (
     Pairs,
     begins_with_gap,
@@ -96,15 +98,28 @@ def dial(
     elif options.resolve is not None:
         raise ValueError(f"{interface.url[:200]!r} has no single host and port, whose addresses are checked")
 
-    def made(name: str, *, is_further: bool = False) -> _Client:
+    def limit_of(name: str) -> StreamLimit:
+        at = target.place if checked is None else place_of(name.partition(",")[0])
+        try:
+            tls = tls_of(options, secure=credentials is not None)
+        except TypeError:
+            at, tls = None, None
+        if checked is None and grpc_proxy(*place):
+            at = None  # the proxy knows the way
+        return StreamLimit(at, target.place.host if target.place is not None else "", tls)
+
+    def made(name: str, limit: StreamLimit | None = None) -> _Client:
         if credentials is None:
             channel = grpc.aio.insecure_channel(name, options=arguments)
         else:
             channel = grpc.aio.secure_channel(name, credentials, options=arguments)
         proxy = "" if checked is not None else grpc_proxy(*place)
         leads_to = _Place(target.name, proxy, secure=credentials is not None)
-        another = None if is_further else partial(made, name, is_further=True)
-        return _Client(channel, leads_to, dialect, form, interface.tenant, constant, options, another)
+        another = None
+        if limit is None:
+            limit = limit_of(name)
+            another = partial(made, name, limit)
+        return _Client(channel, leads_to, dialect, form, interface.tenant, constant, options, limit, another)
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Service]:
@@ -131,17 +146,13 @@ class _Place:
     secure: bool
 
 
-#: calls of one connection, streams included. Servers and proxies allow 100 by default (RFC 9113, 6.5.2), and
-#: gRPC lets further calls wait without a sign. A server still counts calls that this side has just cancelled,
-#: and one place is for `Keepalive`
-MOST_CALLS = 50
 #: seconds after its last call until a further connection is closed
 IDLE = 60.0
 
 
 class _Client:
     """`Service` over one channel, and over further ones while it has as many calls as a connection may have.
-    another: makes a further one; None for a further one itself.
+    limit: of the server, which they share. another: makes a further one; None for a further one itself.
     """
 
     def __init__(
@@ -153,8 +164,10 @@ class _Client:
         tenant: str,
         constant: Pairs,
         options: DialOptions,
+        limit: StreamLimit,
         another: Callable[[], _Client] | None,
     ) -> None:
+        self._limit = limit
         self._another = another
         self._further: list[_Client] = []
         #: looks whether a further connection without calls is still idle; closes it
@@ -193,7 +206,7 @@ class _Client:
             if options.frame_observer is not None:
                 start = observe_frames(start, row, options.frame_observer)
             self._methods[row.operation] = row, start
-        self._keepalive = Keepalive(channel, options.idle_timeout)
+        self._keepalive = Keepalive(channel, options.idle_timeout, self._takes_one)
 
     async def close(self) -> None:
         """Ends running calls and closes the connection."""
@@ -202,6 +215,8 @@ class _Client:
             look.cancel()
         for one in self._further:
             await one.close()
+        if self._another is not None:
+            await self._limit.close()
         await asyncio.gather(*self._closing)
         await self._keepalive.close()
         await self._channel.close()
@@ -218,7 +233,7 @@ class _Client:
     @property
     def has_room(self) -> bool:
         """Whether this connection takes another call."""
-        return self._running < MOST_CALLS
+        return self._running < self._limit.calls
 
     def _with_room(self) -> _Client:
         """The first connection with room for a call. Raises RESOURCE_EXHAUSTED if there is none."""
@@ -230,7 +245,7 @@ class _Client:
             raise closed_error()
         if self._another is None or len(self._further) + 1 >= most:
             text = (
-                f"the {most} connections to {self._place.target} have {MOST_CALLS} calls each"
+                f"the {most} connections to {self._place.target} have {self._limit.calls} calls each"
                 " (--max-upstream-connections)"
             )
             raise A2AError(Reason.RESOURCE_EXHAUSTED, text, blame=Blame.SELF, retry_after=1.0)
@@ -238,6 +253,11 @@ class _Client:
         one.on_idle = partial(self._look_later, one)
         self._further.append(one)
         return one
+
+    async def _takes_one(self) -> bool:
+        """Whether a connection takes a single call, so that there is no place for a probe."""
+        await self._limit.learn()
+        return self._limit.single
 
     def _end_call(self) -> None:
         """Counts the end of a call."""
@@ -270,8 +290,12 @@ class _Client:
         closing.add_done_callback(self._closing.discard)
 
     async def unary(self, call: Call[Req, Res], /) -> Res:
-        if self._running >= MOST_CALLS:
-            return await self._with_room().unary(call)
+        if self._running:
+            if not self._limit.known:
+                with unsent():
+                    await self._limit.learn()
+            if self._running >= self._limit.calls:
+                return await self._with_room().unary(call)
         self._running += 1
         rpc: Any = None
         try:
@@ -303,7 +327,10 @@ class _Client:
         return HandedOver(partial(self._open_stream, call))
 
     async def _open_stream(self, call: Call[Any, Any]) -> tuple[Event, Events] | None:
-        one = self if self._running < MOST_CALLS else self._with_room()
+        if self._running and not self._limit.known:
+            with unsent():
+                await self._limit.learn()
+        one = self if self._running < self._limit.calls else self._with_room()
         return await open_stream(one.open_events(call))
 
     async def open_events(self, call: Call[Any, Any]) -> Events:
