@@ -58,9 +58,13 @@ class FrontApplication:
     async def _open(self) -> AsyncIterator[FrontApplication]:
         async with (
             upstream_of(self._agent, separates=self._separates) as upstream,
-            self._opens(upstream) as self._app,
+            self._opens(upstream) as app,
         ):
-            yield self
+            self._app = app
+            try:
+                yield self
+            finally:
+                self._app = None
 
     async def drain(self, grace: float) -> None:
         """Requests have ended before: the server of the application waits for them."""
@@ -73,7 +77,8 @@ class FrontApplication:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            await self._lifetime.start()
+            if self._app is None:
+                await self._lifetime.start()
             assert self._app is not None  # noqa: S101  for the type checker
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":

@@ -138,6 +138,8 @@ class _Left:
 
     conversation: Conversation
     key: tuple[str, str]
+    #: bytes
+    size: int
     #: whether a transcript has led to it
     taken: bool = False
 
@@ -426,14 +428,14 @@ class OpenAiFront:
             self._named.keep(exchange.owner, exchange.name, conversation)
         newest = ("user", exchange.ask.newest)
         transcript = (*exchange.ask.transcript, newest, ("assistant", exchange.said))
-        left = _Left(replace(conversation), (exchange.owner, digest(transcript)))
+        left = _Left(replace(conversation), (exchange.owner, digest(transcript)), conversation.size)
         if isinstance(exchange.form, Response):
             self._keep_response(exchange.owner, exchange.form.id, left)
         if not exchange.name:
             self._keep_alike(left.key, [*(self._transcripts.get(left.key) or []), left])
 
     def _keep_response(self, owner: str, response: str, left: _Left) -> None:
-        self._responses.put((owner, response), left, size_of(owner, response) + left.conversation.size)
+        self._responses.put((owner, response), left, size_of(owner, response) + left.size)
 
     def _keep_alike(self, key: tuple[str, str], lefts: list[_Left]) -> None:
         """Has a transcript lead to these conversations, the newest first."""
@@ -441,7 +443,7 @@ class OpenAiFront:
             self._transcripts.pop(key)
             return
         lefts = lefts[-_ALIKE:]
-        size = sum(one.conversation.size for one in lefts)
+        size = sum([one.size for one in lefts])
         self._transcripts.put(key, lefts, size_of(*key) + size)
 
 

@@ -52,13 +52,14 @@ _OF_HOST = frozenset({b"connection", b"date", b"keep-alive", b"transfer-encoding
 
 class Head(NamedTuple):
     """The status and headers of a response, without those of the host. length: of its body, if it is known.
-    has_body: False for HEAD and for statuses without a body.
+    has_body: False for HEAD and for statuses without a body. is_event_stream: by its Content-Type.
     """
 
     status: int
     headers: list[tuple[bytes, bytes]]
     length: int | None
     has_body: bool
+    is_event_stream: bool
 
     @classmethod
     def of(cls, message: Message, method: str) -> Head:
@@ -68,6 +69,7 @@ class Head(NamedTuple):
             raise ValueError("a response has a status from 200 on, and no trailers")
         headers: list[tuple[bytes, bytes]] = []
         length: int | None = None
+        is_event_stream = False
         for name, value in message.get("headers", ()):
             lower = bytes(name).lower()
             if not _NAME.fullmatch(lower) or _SPLITTING.search(value):
@@ -78,7 +80,10 @@ class Head(NamedTuple):
                 length = int(value)
             elif lower not in _OF_HOST:
                 headers.append((name, value))
-        return cls(status, headers, length, method != "HEAD" and status not in BODYLESS)
+                if lower == b"content-type":
+                    is_event_stream = value.lower().startswith(b"text/event-stream")
+        has_body = method != "HEAD" and status not in BODYLESS
+        return cls(status, headers, length, has_body, is_event_stream)
 
 
 class Served(Request, Protocol):
@@ -127,12 +132,13 @@ class Answering:
         "_is_listening",
         "_is_read",
         "_is_retired",
+        "_is_sending",
         "_is_stream",
         "_length",
         "_reply",
         "_running",
-        "_sending",
         "_sends_body",
+        "_sent",
         "_size",
         "_turn",
         "request",
@@ -156,8 +162,9 @@ class Answering:
         #: the head, until it has been sent
         self._head: Head | None = None
         self._sends_body = True
-        #: one part is sent after the other
-        self._sending = asyncio.Lock()
+        #: one part is sent after the other; set when one has been sent, for tasks that wait with another one
+        self._is_sending = False
+        self._sent: asyncio.Event | None = None
         #: bytes that the body has to have; None if that is not known
         self._length: int | None = None
         #: True while `receive` waits for the end
@@ -198,8 +205,7 @@ class Answering:
             self._end.set()
             self._running.discard(self)
         if self._is_retired and not self._has_left and not self._has_ended:
-            async with self._sending:
-                await self.request.put_part(None, b"", more=False)
+            await self._transfer(None, b"", more=False)
             return None
         if error is None and not self._has_ended:
             error = RuntimeError("the application returned before the end of its response")
@@ -283,8 +289,7 @@ class Answering:
             self._is_begun = True
             self._sends_body = head.has_body
             self._length = head.length if head.has_body else None
-            media = next((value for name, value in head.headers if name.lower() == b"content-type"), b"")
-            self._is_stream = self._sends_body and media.lower().startswith(b"text/event-stream")
+            self._is_stream = self._sends_body and head.is_event_stream
             if self._is_stream:
                 await self._put(b"", more=True)
         else:
@@ -297,6 +302,23 @@ class Answering:
             raise ConnectionResetError("the client has left")
         self._has_ended = not more
         await asyncio.sleep(0)  # so that an application that listens hears of it
+
+    async def _transfer(self, head: Head | None, data: bytes, *, more: bool) -> None:
+        """Sends a part after those that other tasks of the application send. A lock would cost five calls for
+        each part, and most applications send from one task.
+        """
+        while self._is_sending:
+            if self._sent is None:
+                self._sent = asyncio.Event()
+            await self._sent.wait()
+        self._is_sending = True
+        try:
+            await self.request.put_part(head, data, more=more)
+        finally:
+            self._is_sending = False
+            if self._sent is not None:
+                self._sent.set()
+                self._sent = None
 
     async def _put(self, data: bytes, *, more: bool) -> None:
         if not self._is_begun or self._has_ended:
@@ -314,8 +336,7 @@ class Answering:
         if head is not None and not more and head.length is None and (head.has_body or data):
             head = head._replace(length=len(data))
         try:
-            async with self._sending:
-                await self.request.put_part(head, data if self._sends_body else b"", more=more)
+            await self._transfer(head, data if self._sends_body else b"", more=more)
         except OSError:
             self.leave()
             await self._drop(more=more)

@@ -359,10 +359,10 @@ class HostRequest(Incoming):
 
     def application_scope(self, root: str) -> Scope:
         connection = self._connection
-        transport = connection.transport
+        transport, host = connection.transport, self._host
         client = transport.get_extra_info("peername") if transport is not None else None
-        certificate = self.certificate()
-        address = self._host.address
+        certificate = self.certificate() if host.options.tls is not None else None
+        address = host.address
         return {
             "type": "http",
             "asgi": SPECIFICATION,
@@ -371,8 +371,8 @@ class HostRequest(Incoming):
             "client": tuple(client[:2]) if isinstance(client, tuple) else None,
             "scheme": self.base_url().partition(":")[0],
             "method": self.method,
-            "root_path": unquote(root),
-            "path": unquote(self.path),
+            "root_path": unquote(root) if "%" in root else root,
+            "path": unquote(self.path) if "%" in self.path else self.path,
             "raw_path": self.path.encode("utf-8", "surrogateescape"),
             "query_string": self.query.encode("utf-8", "surrogateescape"),
             "headers": [
@@ -419,7 +419,7 @@ class HostRequest(Incoming):
             self._is_chunked, framing = True, CHUNKED
         elif head.has_body and more:
             self.close = True
-        lines = b"".join(b"%b: %b\r\n" % line for line in head.headers)
+        lines = b"".join([b"%b: %b\r\n" % line for line in head.headers])
         return b"".join((status_line(head.status, ()), lines, date(), framing, self._persistence(), b"\r\n"))
 
     def break_off(self, error: BaseException) -> None:  # noqa: ARG002  an ASGI host raises it
