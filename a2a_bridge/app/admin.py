@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -162,12 +163,14 @@ _AGENT, _BINDING = ("agent",), ("binding",)
 def agent_gauges(agent: str, one: AgentApp) -> Gather:
     """The gauges of a hosted agent. agent: its name."""
     name = label(agent)
+    #: those that are shown: a scraper of 1,000 agents would get 7,000 zeros of phases in which none ever was
+    phases = {Phase.WORKING.value: None}
 
     async def read() -> Sequence[Metric]:
         runs = list(one.engine.runs)
-        by_phase = {(name, phase.value): 0.0 for phase in Phase}
-        for run in runs:
-            by_phase[name, run.phase.value] += 1
+        counts = Counter(run.phase.value for run in runs)
+        phases.update(dict.fromkeys(counts))
+        by_phase = {(name, phase): float(counts[phase]) for phase in phases}
         queued = float(sum(max(0, run.backlog) for run in runs))
         return [
             _gauge("runs", "Task runs by what they do now.", by_phase, ("agent", "phase")),

@@ -6,7 +6,8 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import grpc.aio
 import httpx
@@ -17,6 +18,8 @@ from opentelemetry.trace import SpanKind
 from prometheus_client.parser import text_string_to_metric_families
 
 from a2a_bridge import Agent, add_to_server, agent, asgi, connect, interface, serve
+from a2a_bridge.app.admin import agent_gauges
+from a2a_bridge.app.agent import AgentApp
 from a2a_bridge.app.planning import VERSIONS
 from a2a_bridge.app.runtime import ServeOptions, Server, serve_gateway
 from a2a_bridge.auth import ApiKeys, Authentication, KeyFile
@@ -25,8 +28,10 @@ from a2a_bridge.cards import select
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.gateway.connections import UpstreamOptions
 from a2a_bridge.hosting import Run
+from a2a_bridge.hosting.phases import Phase
 from a2a_bridge.middleware import Metrics, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.memory import MemoryStore
 from tests.middleware.test_tracing import PARENT, TRACE, TRACEPARENT, Traces, code
 from tests.patience import PATIENCE
 from tests.runtime.scene import BINDINGS
@@ -305,6 +310,19 @@ async def test_a_server_of_the_application_has_metrics_and_no_listener_of_ours()
     labels = 'agent="echoing",binding="GRPC",code="OK",operation="SendMessage",version="1.0"'
     assert f"a2a_bridge_requests_total{{{labels}}} 1.0" in text
     assert 'a2a_bridge_runs{agent="echoing",phase="working"}' in text
+
+
+async def test_phases_are_shown_from_the_first_run_in_them_on() -> None:
+    """So that a server of many agents does not show seven zeros for each."""
+    runs = [SimpleNamespace(phase=Phase.CANCELING, backlog=0)]
+    engine = SimpleNamespace(runs=runs, left=0)
+    gauges = agent_gauges("one", cast(AgentApp, SimpleNamespace(engine=engine, store=MemoryStore())))
+    shown = []
+    for _ in range(2):
+        (found,) = [one for one in await gauges() if one.name == "a2a_bridge_runs"]
+        shown.append({one.labels["phase"]: one.value for one in found.samples})
+        runs.clear()
+    assert shown == [{"working": 0.0, "canceling": 1.0}, {"working": 0.0, "canceling": 0.0}]
 
 
 async def test_probes_tell_the_start_and_the_end() -> None:
