@@ -53,7 +53,8 @@ tasks = sa.Table(
 )
 _SCOPE, _NEWEST = (tasks.c.tenant, tasks.c.owner), (sa.desc(tasks.c.time), sa.desc(tasks.c.id))
 sa.Index("tasks_listed", *_SCOPE, *_NEWEST)
-sa.Index("tasks_of_context", *_SCOPE, tasks.c.context, *_NEWEST)
+# The state, so that the tasks of a context and state are counted without their rows.
+sa.Index("tasks_of_context", *_SCOPE, tasks.c.context, *_NEWEST, tasks.c.state)
 sa.Index("tasks_in_state", *_SCOPE, tasks.c.state, *_NEWEST)
 _HELD = sa.text("holder <> ''")
 sa.Index("tasks_held", tasks.c.holder, sqlite_where=_HELD, postgresql_where=_HELD)

@@ -46,7 +46,7 @@ from a2a_bridge.stores.sql.tasks import positions
 from a2a_bridge.stores.store_base import StoreBase
 
 #: the last migration that this version needs
-HEAD = "0007"
+HEAD = "0008"
 
 _TABLE = "alembic_version"
 #: Alembic keeps its state in module variables
