@@ -235,7 +235,7 @@ ALLOWED = {
     "tools/a2a_bridge_tools/client/equivalents.py",
     "a2a_bridge/middleware/usage.py",
     "a2a_bridge/cli/profiles.py",
-    "transports/a2a_bridge_transports/_http/session.py",
+    "transports/a2a_bridge_transports/_http/origin.py",
     "transports/a2a_bridge_transports/grpc/channel.py",
 }
 

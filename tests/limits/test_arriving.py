@@ -90,16 +90,15 @@ def test_empty_lines_take_no_step_each(ends: bytes) -> None:
 
 
 class Response:
-    """A response whose chunks are all there at once. It is its own content."""
+    """A response whose chunks are all there at once."""
 
     def __init__(self, *chunks: bytes) -> None:
-        self.content = self
         self.chunks = list(chunks)
 
-    async def readany(self) -> bytes:
+    async def read(self) -> bytes:
         return self.chunks.pop(0) if self.chunks else b""
 
-    def set_exception(self, error: BaseException) -> None:
+    def end(self, error: BaseException) -> None:
         raise error
 
 

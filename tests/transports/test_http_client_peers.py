@@ -134,7 +134,7 @@ async def test_closing_a_client_ends_its_calls(kind: str, data: bytes) -> None:
         async with dialling(peer.url, kind, DialOptions(timeout=None)) as service:
             call = asyncio.ensure_future(Client(service).send_message(REQUEST))
             async with asyncio.timeout(PATIENCE):
-                while not peer.requests or (data and not service.exchanger._reading):  # type: ignore[attr-defined]  # noqa: ASYNC110
+                while not peer.requests or (data and not service.exchanger._connector._acquired):  # type: ignore[attr-defined]  # noqa: ASYNC110
                     await asyncio.sleep(0.001)
         async with asyncio.timeout(PATIENCE):
             error = await failure(call)

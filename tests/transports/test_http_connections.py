@@ -97,12 +97,12 @@ async def talking(kind: str) -> AsyncIterator[Talkative]:
 @pytest.mark.parametrize("kind", list(BINDINGS))
 async def test_a_response_that_nobody_asked_for_is_for_nobody(kind: str) -> None:
     async with talking(kind) as agent, dialling(agent.url, kind) as service, asyncio.timeout(PATIENCE):
-        kept: Any = service.exchanger._session.connector._conns  # type: ignore[attr-defined]
+        kept: Any = service.exchanger._connector._conns  # type: ignore[attr-defined]
         for number in range(3):
             task = await Client(service).get_task(hub.GetTaskRequest(id=f"t{number}"))
             assert task.id == f"t{number}"
             agent.given_back.put_nowait(None)
-            while not any(len(one) for idle in kept.values() for one, _ in idle):  # noqa: ASYNC110
+            while all(one.is_connected() for idle in kept.values() for one, _ in idle):  # noqa: ASYNC110
                 await asyncio.sleep(0)  # until the second response is here
     assert agent.connections == 3
 

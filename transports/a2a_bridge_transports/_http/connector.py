@@ -1,7 +1,6 @@
 """The connections of client sides, kept for the next call, and where they may go. It knows no calls."""
 
 import asyncio
-import re
 import socket
 from functools import partial
 from typing import Any
@@ -15,34 +14,9 @@ from a2a_bridge.bindings.binding import Resolve, mark_unconnected
 from a2a_bridge.bindings.bounded import unsent
 from a2a_bridge.bindings.probing import ends_within
 from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge_transports._http.agent_connection import Connection
 
-#: the first frame of a server of HTTP/2 (RFC 9113, 3.4)
-_SETTINGS = re.compile(rb"\x00\x00.\x04\x00\x00\x00\x00\x00", re.DOTALL)
 HTTP_2_ONLY = "the agent speaks HTTP/2 only; where this is its gRPC port, write grpc://HOST:PORT"
-
-
-class _Connection(ResponseHandler):
-    """A connection that is not used again after a response that nobody asked for: the next call, of another
-    caller perhaps, would get it, and each further call the error of the call before.
-
-    Closing it drops the rest of a request: a peer that reads nothing would keep it in memory for ever.
-    """
-
-    def is_connected(self) -> bool:
-        # Not by `super`: this is asked for each call.
-        return not self._buffer and self.transport is not None and not self.transport.is_closing()
-
-    def close(self) -> None:
-        transport = self.transport
-        if isinstance(transport, asyncio.Transport) and transport.get_write_buffer_size():
-            self.abort()
-        else:
-            super().close()
-
-    @property
-    def speaks_http_2(self) -> bool:
-        """Whether the server has begun with the settings of HTTP/2, before any request."""
-        return _SETTINGS.match(self._tail) is not None
 
 
 class Connector(aiohttp.TCPConnector):
@@ -56,7 +30,7 @@ class Connector(aiohttp.TCPConnector):
     def __init__(self, seconds: float, *, patience: float | None = None, **options: Any) -> None:
         super().__init__(**options)
         self._seconds = seconds
-        kind: type[ResponseHandler] = _Connection
+        kind: type[ResponseHandler] = Connection
         self._factory = partial(kind, loop=self._loop)
         self._patience = patience
         #: connections that are made although the call that asked for them has ended
@@ -68,6 +42,11 @@ class Connector(aiohttp.TCPConnector):
         traces: Any,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  the name in aiohttp
     ) -> ResponseHandler:
+        # Only who waits for a new connection needs a limit here: one that was kept is there at once.
+        async with asyncio.timeout(timeout.total):
+            return await self._make(req, traces, timeout)
+
+    async def _make(self, req: Any, traces: Any, timeout: aiohttp.ClientTimeout) -> ResponseHandler:  # noqa: ASYNC109
         making = asyncio.create_task(super()._create_connection(req, traces, timeout))
         seconds = self._seconds
         if self._patience is not None:
@@ -87,7 +66,7 @@ class Connector(aiohttp.TCPConnector):
                 self._finish_apart(req.connection_key, making)
             raise aiohttp.ConnectionTimeoutError(f"none within {seconds:g} s")
         made = making.result()
-        if isinstance(made, _Connection) and made.speaks_http_2:
+        if isinstance(made, Connection) and made.speaks_http_2:
             made.close()
             raise unavailable(HTTP_2_ONLY, "connect")
         return made

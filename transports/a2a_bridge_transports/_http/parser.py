@@ -26,7 +26,7 @@ MOST_EXTENSIONS = 4096
 _CHUNK_FRAME = 24
 #: digits of a Content-Length
 _MOST_DIGITS = 20
-#: names of headers that are remembered; callers choose them
+#: names of headers that are remembered; callers and agents choose them
 _REMEMBERED = 256
 
 _END = b"\r\n\r\n"
@@ -41,7 +41,8 @@ _LONGEST_LINE = 20 + MOST_EXTENSIONS
 #: values of `_chunk` outside of chunks: in the line with a length, and after the last chunk
 _LENGTH, _TRAILERS = 0, -1
 
-_names: dict[bytes, str] = {}
+#: the names of headers as they were first written, by their bytes
+known_names: dict[bytes, str] = {}
 
 
 class MalformedError(ValueError):
@@ -296,7 +297,7 @@ class RequestParser:
             return
         if len(self._lines) >= MOST_HEADERS:
             raise HeadTooLargeError(431)
-        known = _names.get(name) or _remember(name)
+        known = known_names.get(name) or remember_name(name)
         self._lines.append((known, value.rstrip(b" \t").decode("utf-8", "surrogateescape")))
 
     def on_headers_complete(self) -> None:
@@ -308,15 +309,10 @@ class RequestParser:
         self.version = parser.get_http_version()
         self.headers = CIMultiDict(self._lines)
         self._lines = []
-        self.keep_alive = parser.should_keep_alive() and not (self.version == "1.0" and self._names_close())
+        self.keep_alive = parser.should_keep_alive() and not (
+            self.version == "1.0" and names_close(self.headers)
+        )
         self.has_head = True
-
-    def _names_close(self) -> bool:
-        """True if a Connection header says "close". It outweighs "keep-alive" (RFC 9112, 9.3), but not in
-        llhttp's reading of HTTP/1.0.
-        """
-        options = ",".join(self.headers.getall("Connection", ())).lower().split(",")
-        return any(option.strip() == "close" for option in options)
 
     def on_chunk_header(self) -> None:
         self._framing -= _CHUNK_FRAME
@@ -335,8 +331,17 @@ class RequestParser:
         self.complete = True
 
 
-def _remember(name: bytes) -> str:
+def remember_name(name: bytes) -> str:
+    """The name of a header as text, one object for the first names that were seen."""
     text = istr(name.decode())
-    if len(_names) < _REMEMBERED:
-        _names[name] = text
+    if len(known_names) < _REMEMBERED:
+        known_names[name] = text
     return text
+
+
+def names_close(headers: CIMultiDict[str]) -> bool:
+    """True if a Connection header says "close". It outweighs "keep-alive" (RFC 9112, 9.3), but not in
+    llhttp's reading of HTTP/1.0.
+    """
+    options = ",".join(headers.getall("Connection", ())).lower().split(",")
+    return any(option.strip() == "close" for option in options)

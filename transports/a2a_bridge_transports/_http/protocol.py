@@ -30,6 +30,7 @@ from a2a_bridge.bindings.memory import in_work
 from a2a_bridge.bindings.offload import SMALL
 from a2a_bridge.bindings.traffic import rejected_connections
 from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge_transports._http.acknowledged import acknowledged
 from a2a_bridge_transports._http.exchange import CLOSE, HttpStatusError, reject, response
 from a2a_bridge_transports._http.incoming import READ_AHEAD, Incoming
 from a2a_bridge_transports._http.mounts import Mounts
@@ -49,8 +50,6 @@ TLS_CLOSE = 30.0
 LINGER = 5.0
 #: seconds that a look for late connections may itself be late, and that it waits then
 _STALL, _CATCH_UP = 0.5, 0.1
-#: the place of tcpi_bytes_acked in struct tcp_info of Linux; empty in systems before 4.1
-_BYTES_ACKED = slice(120, 128)
 #: pipelined requests that are answered before other connections have their turn
 TURN = 16
 #: bytes that are read of one connection before the others have their turn
@@ -449,10 +448,4 @@ def _position(transport: asyncio.Transport) -> int:
     buffer is free, which may be megabytes, and under TLS there is a further buffer below this one. For that
     reason the length of the system's queue (TIOCOUTQ) does not show it either: it is filled up from there.
     """
-    acknowledged = 0
-    opened = transport.get_extra_info("socket")
-    if sys.platform == "linux" and opened is not None:
-        with suppress(OSError):
-            info = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
-            acknowledged = int.from_bytes(info[_BYTES_ACKED], sys.byteorder)
-    return acknowledged - transport.get_write_buffer_size()
+    return acknowledged(transport) - transport.get_write_buffer_size()
