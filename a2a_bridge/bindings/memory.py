@@ -12,7 +12,7 @@ What a server remembers of tasks, contexts and messages is in tables on the acco
 1. Agents and callers choose the keys and the values. A table has at most so many entries and so many bytes;
    beyond them the least recently used entries go.
 2. All of it is idle data of the account: when memory is short, the table with the most bytes loses its least
-   recently used entries first. Every user of a table goes on without an entry.
+   recently used entries first. Code that uses a table works without an entry, too.
 3. The bytes are the sizes of the texts, and a fixed number for each entry.
 """
 

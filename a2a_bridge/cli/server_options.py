@@ -94,7 +94,7 @@ class ListenOptions:
             # Only a file has rules, and only a file can be read again.
             access_rules=LiveRules(rules_of(flags.rules)) if flags.config is not None else (),
             admin=_admin(flags, worker),
-            # The page of the playground about callers shows the document of the listener for operators.
+            # The playground has a page about callers, which shows what the admin listener counts.
             usage=counting.table if counting is not None else Usage() if flags.ui and flags.admin else None,
             authentication=authentication(flags),
             middleware=middleware_of(flags),

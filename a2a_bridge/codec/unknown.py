@@ -127,7 +127,7 @@ def unknown_names(message: Message) -> str:
 
 
 def holds_members(wire: bytes) -> bool:
-    """Whether the bytes of a message, and few others, hold unknown members."""
+    """Whether the bytes of a message may hold unknown members. True for a few messages without any."""
     return wire.find(FIRST) >= 0 and wire.find(_MARK) >= 0
 
 

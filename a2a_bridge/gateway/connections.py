@@ -193,7 +193,7 @@ class Connections:
         sharing = StreamSharing(
             Unstreamed(SilenceLimit(failover, limit) if limit else failover),
             self._replay,
-            # A stream that it opens again needs the parameters that its caller's credentials are made from.
+            # When it opens a stream again, these parameters make the credentials of the caller again.
             forward=self._options.forward | made_from,
             is_final=is_final,
             resumes=shape.resumes,

@@ -260,7 +260,7 @@ class StreamSharing:
             parameters.pop(LAST_EVENT_PARAMETER, None)
             if not made_here:
                 parameters[LAST_EVENT_PARAMETER] = after
-            # A gap is represented by a task, which streams of older versions need not begin with.
+            # After a gap a stream begins with a task, which callers of older versions would not get.
             origin = IN_PROCESS if self._older else context.origin
             agent_context = context.replace(parameters=parameters, origin=origin)
         try:

@@ -12,8 +12,8 @@ Rules of idempotent sends, off by default: a repeated message has one run, and a
    version. The same id with other content is rejected.
 2. An id is reserved durably before the executor sees the message. If the process dies before anything was
    stored, the next sender of the message takes over the reservation.
-3. A message that is in the history of its task is a repetition, too: its id may have been taken over from a
-   process that was declared dead and works on it under a new name, and be deleted.
+3. A message in the history of its task is a repetition, too. Its id may be gone: a process that was declared
+   dead can still work on the message, while another process took over its ids and deleted them.
 4. Within one process, further senders of a message wait with the first sender. If its run is being stopped,
    because all earlier senders have left, the message gets a new run after that.
 """
@@ -305,7 +305,7 @@ class _First:
         self.digest = digest
         self.accepted: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         #: done when its result is stored or its id is deleted; fails if a direct response cannot be stored
-        self.stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class Idempotency:
@@ -339,7 +339,7 @@ class Idempotency:
 
     async def _finish(self, first: _First, accepted: Accepted) -> None:
         """Waits until a message's result is stored. Raises UNAVAILABLE if the run ignores a cancellation."""
-        await asyncio.wait({first.stored}, timeout=None if accepted.send.finished else self._patience)
+        await asyncio.wait({first.decided}, timeout=None if accepted.send.finished else self._patience)
         if not accepted.send.finished:
             raise try_again()
 
@@ -347,7 +347,7 @@ class Idempotency:
         """Waits until the direct response to a message is stored. Raises A2AError UNAVAILABLE."""
         first = self._firsts.get((scope_of(request, context), request.message.message_id))
         if first is not None:
-            await asyncio.shield(first.stored)
+            await asyncio.shield(first.decided)
 
     def _join(self, accepted: Accepted, wants: Wants) -> Accepted:
         task_run = accepted.task_run
@@ -425,7 +425,7 @@ class Idempotency:
         if isinstance(error, Exception):
             first.accepted.set_exception(error)
             first.accepted.exception()  # retrieved here, because there may be no waiter
-        first.stored.set_result(None)
+        first.decided.set_result(None)
 
     async def _store_outcome(self, key: _Key, first: _First, accepted: Accepted) -> None:
         """Waits for the end of the work, and stores a result that the store does not have yet."""
@@ -446,10 +446,10 @@ class Idempotency:
         finally:
             del self._firsts[key]
             if failure is None:
-                first.stored.set_result(None)
+                first.decided.set_result(None)
             else:
-                first.stored.set_exception(failure)
-                first.stored.exception()  # retrieved here, because there may be no waiter
+                first.decided.set_exception(failure)
+                first.decided.exception()  # retrieved here, because there may be no waiter
 
     async def _forget(self, key: _Key) -> None:
         try:

@@ -53,8 +53,8 @@ _CLAIM = 500
 _PRUNE = 100
 _DAMAGED = "the notification is damaged in the store"
 
-_O = outbox.c
-_C = push_configs.c
+_OUTBOX = outbox.c
+_CONFIGS = push_configs.c
 
 
 def post_events(connection: Connection, changes: Sequence[TaskChange], *, skip_locked: bool = False) -> int:
@@ -62,9 +62,9 @@ def post_events(connection: Connection, changes: Sequence[TaskChange], *, skip_l
     skip_locked: configs that another session has locked are offered by a later search (rule 3).
     """
     of_tasks = [(storable(one.row.task_id), one) for one in changes]
-    wanted = select(_C.task, _C.id).where(_C.task.in_([task_id for task_id, _ in of_tasks]))
+    wanted = select(_CONFIGS.task, _CONFIGS.id).where(_CONFIGS.task.in_([task_id for task_id, _ in of_tasks]))
     receivers: dict[str, list[str]] = {}
-    for task_id, config_id in connection.execute(wanted.order_by(_C.ordinal)):
+    for task_id, config_id in connection.execute(wanted.order_by(_CONFIGS.ordinal)):
         receivers.setdefault(task_id, []).append(config_id)
     if not receivers:
         return 0
@@ -75,7 +75,7 @@ def post_events(connection: Connection, changes: Sequence[TaskChange], *, skip_l
         for config_id in receivers.get(task_id, ())
     ]
     connection.execute(_insert(connection), rows)
-    which = _C.task.in_(list(receivers)) & (_C.holder == "")
+    which = _CONFIGS.task.in_(list(receivers)) & (_CONFIGS.holder == "")
     _mark_claimable(connection, which, skip_locked=skip_locked)
     return len(rows)
 
@@ -84,8 +84,8 @@ def _mark_claimable(connection: Connection, which: ColumnElement[bool], *, skip_
     """Offers configs to all replicas. skip_locked: not those that another transaction changes."""
     if connection.dialect.name != "sqlite":
         # In the common locking order: several replicas may do this at once.
-        wanted = select(_C.task, _C.id).where(which)
-        wanted = wanted.order_by(_C.task.collate("C"), _C.id.collate("C"))
+        wanted = select(_CONFIGS.task, _CONFIGS.id).where(which)
+        wanted = wanted.order_by(_CONFIGS.task.collate("C"), _CONFIGS.id.collate("C"))
         found = [tuple(row) for row in connection.execute(wanted.with_for_update(skip_locked=skip_locked))]
         if not found:
             return
@@ -181,12 +181,14 @@ class SqlOutbox:
         def work(connection: Connection) -> None:
             nonlocal added
             configs.insert(connection, values, most=None, replace=False)
-            same = (_O.task == task_id, _O.config == config_id, _O.webhook == row["webhook"])
+            same = (_OUTBOX.task == task_id, _OUTBOX.config == config_id, _OUTBOX.webhook == row["webhook"])
             # An earlier attempt may have been committed: its outcome was in doubt.
-            if not added or connection.execute(select(_O.number).where(*same)).first() is None:
+            if not added or connection.execute(select(_OUTBOX.number).where(*same)).first() is None:
                 connection.execute(_insert(connection), [row])
             added = True
-            idle = update(push_configs).where(_C.task == task_id, _C.id == config_id, _C.holder == "")
+            idle = update(push_configs).where(
+                _CONFIGS.task == task_id, _CONFIGS.id == config_id, _CONFIGS.holder == ""
+            )
             connection.execute(idle.values(holder=ANYBODY))
 
         await self._write(work, order=("push_configs", task_id, config_id))
@@ -225,10 +227,10 @@ class SqlOutbox:
 
     async def sent(self, deliveries: Sequence[Delivery], /) -> None:
         numbers = [delivery.number for delivery in deliveries]
-        await self._settle(deliveries, delete(outbox).where(_O.number.in_(numbers)))
+        await self._settle(deliveries, delete(outbox).where(_OUTBOX.number.in_(numbers)))
 
     async def again(self, delivery: Delivery, error: str, seconds: float, /) -> None:
-        changed = update(outbox).where(_O.number == delivery.number)
+        changed = update(outbox).where(_OUTBOX.number == delivery.number)
         changed = changed.values(attempts=delivery.attempts + 1, error=error)
         await self._write(
             lambda connection: _change(connection, changed.values(due=present(connection) + seconds))
@@ -239,7 +241,7 @@ class SqlOutbox:
             self._notify()
 
     async def dead(self, delivery: Delivery, error: str, /) -> None:
-        changed = update(outbox).where(_O.number == delivery.number)
+        changed = update(outbox).where(_OUTBOX.number == delivery.number)
         changed = changed.values(attempts=delivery.attempts + 1, error=error, dead=True)
         self._dead_count += 1
         await self._settle([delivery], changed, prune=self._dead_count % _PRUNE == 1)
@@ -254,9 +256,11 @@ class SqlOutbox:
 
     async def backlog(self) -> Backlog:
         def work(connection: Connection) -> Backlog:
-            waiting = select(func.count(), present(connection) - func.min(_O.created)).where(~_O.dead)
+            waiting = select(func.count(), present(connection) - func.min(_OUTBOX.created)).where(
+                ~_OUTBOX.dead
+            )
             pending, age = connection.execute(waiting).one()
-            dead = connection.execute(select(func.count()).where(_O.dead)).scalar_one()
+            dead = connection.execute(select(func.count()).where(_OUTBOX.dead)).scalar_one()
             return Backlog(pending, None if age is None else max(0.0, age), dead)
 
         return await self._database.read(work)
@@ -291,7 +295,7 @@ class SqlOutbox:
             ):
                 self._claim_uncertain = True
             if self._claim_uncertain or await self._database.read(
-                lambda connection: _any(connection, select(_C.task).where(_is_free(me)))
+                lambda connection: _any(connection, select(_CONFIGS.task).where(_is_free(me)))
             ):
                 lines, heads = await self._write(lambda connection: self._take_over(connection, me))
                 self._claim_uncertain = False
@@ -321,7 +325,7 @@ class SqlOutbox:
         # until a result has arrived, the rows show which were claimed.
         lines = self._lost_claims(connection, me) if self._claim_uncertain else []
         self._claim_uncertain = True
-        wanted = select(_C.task, _C.id).where(_is_free(me)).limit(max(0, _CLAIM - len(lines)))
+        wanted = select(_CONFIGS.task, _CONFIGS.id).where(_is_free(me)).limit(max(0, _CLAIM - len(lines)))
         free = [(row.task, row.id) for row in connection.execute(wanted.with_for_update(skip_locked=True))]
         if free:
             connection.execute(update(push_configs).where(_among(free)).values(holder=me))
@@ -340,7 +344,7 @@ class SqlOutbox:
         """Configs that this replica has claimed in the rows, but not in memory. It runs in a thread: some
         claims may be completed meanwhile.
         """
-        held = select(_C.task, _C.id).where(_C.holder != "", _C.holder == me)
+        held = select(_CONFIGS.task, _CONFIGS.id).where(_CONFIGS.holder != "", _CONFIGS.holder == me)
         return [(task, name) for task, name in connection.execute(held) if (task, name) not in self._lines]
 
     async def _parcels(self, lines: Sequence[Line], rows: Sequence[Any]) -> list[Delivery]:
@@ -384,10 +388,10 @@ class SqlOutbox:
                 )
             )
         for error_text, numbers in shut.items():
-            statement = update(outbox).where(_O.number.in_(numbers)).values(error=error_text)
+            statement = update(outbox).where(_OUTBOX.number.in_(numbers)).values(error=error_text)
             await self._write(partial(_change, change=statement))
         if damaged:  # it cannot be delivered, but notifications behind it can
-            buried = update(outbox).where(_O.number.in_([number for _, number in damaged]))
+            buried = update(outbox).where(_OUTBOX.number.in_([number for _, number in damaged]))
             buried = buried.values(error=_DAMAGED, dead=True)
             await self._write(partial(_change, change=buried))
             for line, _ in damaged:
@@ -433,10 +437,10 @@ class SqlOutbox:
 
     def _prune(self, connection: Connection) -> None:
         """Deletes the oldest dead letters, so that there are never many more than `most_dead`."""
-        newest = select(_O.number).where(_O.dead).order_by(_O.number.desc())
+        newest = select(_OUTBOX.number).where(_OUTBOX.dead).order_by(_OUTBOX.number.desc())
         last = connection.execute(newest.offset(self._most_dead).limit(1)).scalar()
         if last is not None:
-            connection.execute(delete(outbox).where(_O.dead, _O.number <= last))
+            connection.execute(delete(outbox).where(_OUTBOX.dead, _OUTBOX.number <= last))
 
     def _url(self, row: Row[Any]) -> str:
         try:
@@ -450,18 +454,29 @@ class SqlOutbox:
 
 
 #: what `_parse_registered` needs beside task and config
-_OF_CONFIG = (_C.tenant, _C.owner, _C.version, _C.data, _C.aside, _C.checksum.label("config_checksum"))
+_OF_CONFIG = (
+    _CONFIGS.tenant,
+    _CONFIGS.owner,
+    _CONFIGS.version,
+    _CONFIGS.data,
+    _CONFIGS.aside,
+    _CONFIGS.checksum.label("config_checksum"),
+)
 
-_belongs = (_O.task == _C.task) & (_O.config == _C.id)
+_belongs = (_OUTBOX.task == _CONFIGS.task) & (_OUTBOX.config == _CONFIGS.id)
 
 
 def _among(lines: Sequence[Any]) -> Any:
-    return tuple_(_C.task, _C.id).in_(lines)
+    return tuple_(_CONFIGS.task, _CONFIGS.id).in_(lines)
 
 
 def _is_free(me: str) -> Any:
     alive = select(replicas.c.id)
-    return (_C.holder != "") & (_C.holder != me) & ((_C.holder == ANYBODY) | _C.holder.not_in(alive))
+    return (
+        (_CONFIGS.holder != "")
+        & (_CONFIGS.holder != me)
+        & ((_CONFIGS.holder == ANYBODY) | _CONFIGS.holder.not_in(alive))
+    )
 
 
 def _any(connection: Connection, wanted: Any) -> bool:
@@ -474,14 +489,14 @@ def _offer(connection: Connection, lines: Sequence[Line], *, sweep: bool) -> Non
     wanted = _without_holder(lines, sweep=sweep).distinct().limit(_CLAIM)
     found = [tuple(row) for row in connection.execute(wanted)]
     if found:
-        _mark_claimable(connection, _among(found) & (_C.holder == ""), skip_locked=True)
-        orphans = tuple_(_O.task, _O.config).in_(found) & ~exists().where(_belongs)
+        _mark_claimable(connection, _among(found) & (_CONFIGS.holder == ""), skip_locked=True)
+        orphans = tuple_(_OUTBOX.task, _OUTBOX.config).in_(found) & ~exists().where(_belongs)
         connection.execute(delete(outbox).where(orphans))
 
 
 def _without_holder(lines: Sequence[Line], *, sweep: bool) -> Any:
-    found = select(_O.task, _O.config).outerjoin(push_configs, _belongs)
-    found = found.where(~_O.dead, func.coalesce(_C.holder, "") == "")
+    found = select(_OUTBOX.task, _OUTBOX.config).outerjoin(push_configs, _belongs)
+    found = found.where(~_OUTBOX.dead, func.coalesce(_CONFIGS.holder, "") == "")
     return found if sweep else found.where(_among(lines))
 
 
@@ -489,13 +504,21 @@ def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[An
     """The oldest notification of each claimed config, with its config."""
     # By the index, independent of how many wait.
     queue = outbox.alias().c
-    first = select(queue.number).where(queue.task == _C.task, queue.config == _C.id, ~queue.dead)
+    first = select(queue.number).where(queue.task == _CONFIGS.task, queue.config == _CONFIGS.id, ~queue.dead)
     first = first.order_by(queue.number).limit(1)
-    delay = (_O.due - present(connection)).label("delay")
-    wanted = select(_O.number, _O.sequence, _O.event, _O.attempts, delay, _O.webhook, _O.checksum)
-    wanted = wanted.add_columns(_C.task, _C.id.label("config"), *_OF_CONFIG)
-    wanted = wanted.select_from(push_configs).join(outbox, _O.number == first.scalar_subquery())
-    wanted = wanted.where(_among(lines), _C.holder == me)
+    delay = (_OUTBOX.due - present(connection)).label("delay")
+    wanted = select(
+        _OUTBOX.number,
+        _OUTBOX.sequence,
+        _OUTBOX.event,
+        _OUTBOX.attempts,
+        delay,
+        _OUTBOX.webhook,
+        _OUTBOX.checksum,
+    )
+    wanted = wanted.add_columns(_CONFIGS.task, _CONFIGS.id.label("config"), *_OF_CONFIG)
+    wanted = wanted.select_from(push_configs).join(outbox, _OUTBOX.number == first.scalar_subquery())
+    wanted = wanted.where(_among(lines), _CONFIGS.holder == me)
     return connection.execute(wanted).all()
 
 
@@ -503,11 +526,11 @@ def _let_go(connection: Connection, lines: Sequence[Line], me: str) -> set[Line]
     """Releases the configs that have no notifications. A notification that is added now is looked for later
     (rule 3). Returns the configs that stay claimed.
     """
-    waits = exists().where(_O.task == _C.task, _O.config == _C.id, ~_O.dead)
-    empty = update(push_configs).where(_among(lines), _C.holder == me, ~waits)
+    waits = exists().where(_OUTBOX.task == _CONFIGS.task, _OUTBOX.config == _CONFIGS.id, ~_OUTBOX.dead)
+    empty = update(push_configs).where(_among(lines), _CONFIGS.holder == me, ~waits)
     if connection.execute(empty.values(holder="")).rowcount == len(lines):
         return set()
-    held = select(_C.task, _C.id).where(_among(lines), _C.holder == me)
+    held = select(_CONFIGS.task, _CONFIGS.id).where(_among(lines), _CONFIGS.holder == me)
     return {(task_id, config_id) for task_id, config_id in connection.execute(held)}
 
 
@@ -522,11 +545,11 @@ def entries(
 ) -> list[OutboxEntry]:
     """The content of the outbox, by number. URLs are shortened to their targets: the rest is often secret."""
     wanted = select(outbox, *_OF_CONFIG).join(push_configs, _belongs)
-    wanted = wanted.where(_O.number > after).order_by(_O.number).limit(limit)
+    wanted = wanted.where(_OUTBOX.number > after).order_by(_OUTBOX.number).limit(limit)
     if dead is not None:
-        wanted = wanted.where(_O.dead == dead)
+        wanted = wanted.where(_OUTBOX.dead == dead)
     if task_id:
-        wanted = wanted.where(_O.task == storable(task_id))
+        wanted = wanted.where(_OUTBOX.task == storable(task_id))
     found: list[OutboxEntry] = []
     for row in connection.execute(wanted):
         try:
@@ -552,8 +575,8 @@ def entries(
 
 def retry(connection: Connection, numbers: Sequence[int] | None) -> list[int]:
     """Makes dead letters due at once, all if None. Returns their numbers."""
-    which = _O.dead if numbers is None else _O.dead & _O.number.in_(numbers)
-    found = connection.execute(select(_O.number, _O.task, _O.config).where(which)).all()
+    which = _OUTBOX.dead if numbers is None else _OUTBOX.dead & _OUTBOX.number.in_(numbers)
+    found = connection.execute(select(_OUTBOX.number, _OUTBOX.task, _OUTBOX.config).where(which)).all()
     connection.execute(update(outbox).where(which).values(dead=False, attempts=0, due=0.0))
     lines = list({(task_id, config_id) for _, task_id, config_id in found})
     for at in range(0, len(lines), _CLAIM):

@@ -105,11 +105,11 @@ class Connection(asyncio.Protocol):
         "_ahead",
         "_has_ended",
         "_ignores_input",
+        "_is_paused",
         "_is_reading",
         "_loop",
         "_read_deadline",
         "_read_position",
-        "_rests",
         "_writable",
         "deadline",
         "host",
@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
         self._ahead = b""
         self._is_reading = True
         #: True until the next turn of the loop, after its share of this one
-        self._rests = False
+        self._is_paused = False
         #: True if nothing that comes counts any more
         self._ignores_input = False
         #: True if the client has closed its half
@@ -186,7 +186,7 @@ class Connection(asyncio.Protocol):
         if self._ignores_input:
             return
         if len(data) >= SHARE:
-            self._rest()
+            self._pause_turn()
         if self._ahead or (self.request is not None and self.parser.complete):
             self._keep_ahead(self._ahead + data)
         else:
@@ -290,18 +290,18 @@ class Connection(asyncio.Protocol):
     def resume_reading(self) -> None:
         if not self._is_reading and self.transport is not None:
             self._is_reading = True
-            if not self._rests:
+            if not self._is_paused:
                 self.transport.resume_reading()
 
-    def _rest(self) -> None:
+    def _pause_turn(self) -> None:
         """Reads nothing for the rest of this turn of the loop."""
-        if not self._rests and self._is_reading and self.transport is not None:
-            self._rests = True
+        if not self._is_paused and self._is_reading and self.transport is not None:
+            self._is_paused = True
             self.transport.pause_reading()
-            self._loop.call_soon(self._end_rest, context=self.host.context)
+            self._loop.call_soon(self._end_pause, context=self.host.context)
 
-    def _end_rest(self) -> None:
-        self._rests = False
+    def _end_pause(self) -> None:
+        self._is_paused = False
         transport = self.transport
         if self._is_reading and transport is not None and not transport.is_closing():
             transport.resume_reading()
