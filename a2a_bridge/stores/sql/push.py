@@ -53,8 +53,8 @@ _CLAIM = 500
 _PRUNE = 100
 _DAMAGED = "the notification is damaged in the store"
 
-_OUTBOX = outbox.c
-_CONFIGS = push_configs.c
+_ENTRY = outbox.c
+_CONFIG = push_configs.c
 
 
 def post_events(connection: Connection, changes: Sequence[TaskChange], *, skip_locked: bool = False) -> int:
@@ -62,9 +62,9 @@ def post_events(connection: Connection, changes: Sequence[TaskChange], *, skip_l
     skip_locked: configs that another session has locked are offered by a later search (rule 3).
     """
     of_tasks = [(storable(one.row.task_id), one) for one in changes]
-    wanted = select(_CONFIGS.task, _CONFIGS.id).where(_CONFIGS.task.in_([task_id for task_id, _ in of_tasks]))
+    wanted = select(_CONFIG.task, _CONFIG.id).where(_CONFIG.task.in_([task_id for task_id, _ in of_tasks]))
     receivers: dict[str, list[str]] = {}
-    for task_id, config_id in connection.execute(wanted.order_by(_CONFIGS.ordinal)):
+    for task_id, config_id in connection.execute(wanted.order_by(_CONFIG.ordinal)):
         receivers.setdefault(task_id, []).append(config_id)
     if not receivers:
         return 0
@@ -75,7 +75,7 @@ def post_events(connection: Connection, changes: Sequence[TaskChange], *, skip_l
         for config_id in receivers.get(task_id, ())
     ]
     connection.execute(_insert(connection), rows)
-    which = _CONFIGS.task.in_(list(receivers)) & (_CONFIGS.holder == "")
+    which = _CONFIG.task.in_(list(receivers)) & (_CONFIG.holder == "")
     _mark_claimable(connection, which, skip_locked=skip_locked)
     return len(rows)
 
@@ -84,8 +84,8 @@ def _mark_claimable(connection: Connection, which: ColumnElement[bool], *, skip_
     """Offers configs to all replicas. skip_locked: not those that another transaction changes."""
     if connection.dialect.name != "sqlite":
         # In the common locking order: several replicas may do this at once.
-        wanted = select(_CONFIGS.task, _CONFIGS.id).where(which)
-        wanted = wanted.order_by(_CONFIGS.task.collate("C"), _CONFIGS.id.collate("C"))
+        wanted = select(_CONFIG.task, _CONFIG.id).where(which)
+        wanted = wanted.order_by(_CONFIG.task.collate("C"), _CONFIG.id.collate("C"))
         found = [tuple(row) for row in connection.execute(wanted.with_for_update(skip_locked=skip_locked))]
         if not found:
             return
@@ -181,14 +181,13 @@ class SqlOutbox:
         def work(connection: Connection) -> None:
             nonlocal added
             configs.insert(connection, values, most=None, replace=False)
-            same = (_OUTBOX.task == task_id, _OUTBOX.config == config_id, _OUTBOX.webhook == row["webhook"])
+            same = (_ENTRY.task == task_id, _ENTRY.config == config_id, _ENTRY.webhook == row["webhook"])
             # An earlier attempt may have been committed: its outcome was in doubt.
-            if not added or connection.execute(select(_OUTBOX.number).where(*same)).first() is None:
+            if not added or connection.execute(select(_ENTRY.number).where(*same)).first() is None:
                 connection.execute(_insert(connection), [row])
             added = True
-            idle = update(push_configs).where(
-                _CONFIGS.task == task_id, _CONFIGS.id == config_id, _CONFIGS.holder == ""
-            )
+            same_config = (_CONFIG.task == task_id) & (_CONFIG.id == config_id)
+            idle = update(push_configs).where(same_config, _CONFIG.holder == "")
             connection.execute(idle.values(holder=ANYBODY))
 
         await self._write(work, order=("push_configs", task_id, config_id))
@@ -227,10 +226,10 @@ class SqlOutbox:
 
     async def sent(self, deliveries: Sequence[Delivery], /) -> None:
         numbers = [delivery.number for delivery in deliveries]
-        await self._settle(deliveries, delete(outbox).where(_OUTBOX.number.in_(numbers)))
+        await self._settle(deliveries, delete(outbox).where(_ENTRY.number.in_(numbers)))
 
     async def again(self, delivery: Delivery, error: str, seconds: float, /) -> None:
-        changed = update(outbox).where(_OUTBOX.number == delivery.number)
+        changed = update(outbox).where(_ENTRY.number == delivery.number)
         changed = changed.values(attempts=delivery.attempts + 1, error=error)
         await self._write(
             lambda connection: _change(connection, changed.values(due=present(connection) + seconds))
@@ -241,7 +240,7 @@ class SqlOutbox:
             self._notify()
 
     async def dead(self, delivery: Delivery, error: str, /) -> None:
-        changed = update(outbox).where(_OUTBOX.number == delivery.number)
+        changed = update(outbox).where(_ENTRY.number == delivery.number)
         changed = changed.values(attempts=delivery.attempts + 1, error=error, dead=True)
         self._dead_count += 1
         await self._settle([delivery], changed, prune=self._dead_count % _PRUNE == 1)
@@ -256,11 +255,9 @@ class SqlOutbox:
 
     async def backlog(self) -> Backlog:
         def work(connection: Connection) -> Backlog:
-            waiting = select(func.count(), present(connection) - func.min(_OUTBOX.created)).where(
-                ~_OUTBOX.dead
-            )
+            waiting = select(func.count(), present(connection) - func.min(_ENTRY.created)).where(~_ENTRY.dead)
             pending, age = connection.execute(waiting).one()
-            dead = connection.execute(select(func.count()).where(_OUTBOX.dead)).scalar_one()
+            dead = connection.execute(select(func.count()).where(_ENTRY.dead)).scalar_one()
             return Backlog(pending, None if age is None else max(0.0, age), dead)
 
         return await self._database.read(work)
@@ -295,7 +292,7 @@ class SqlOutbox:
             ):
                 self._claim_uncertain = True
             if self._claim_uncertain or await self._database.read(
-                lambda connection: _any(connection, select(_CONFIGS.task).where(_is_free(me)))
+                lambda connection: _any(connection, select(_CONFIG.task).where(_is_free(me)))
             ):
                 lines, heads = await self._write(lambda connection: self._take_over(connection, me))
                 self._claim_uncertain = False
@@ -325,7 +322,7 @@ class SqlOutbox:
         # until a result has arrived, the rows show which were claimed.
         lines = self._lost_claims(connection, me) if self._claim_uncertain else []
         self._claim_uncertain = True
-        wanted = select(_CONFIGS.task, _CONFIGS.id).where(_is_free(me)).limit(max(0, _CLAIM - len(lines)))
+        wanted = select(_CONFIG.task, _CONFIG.id).where(_is_free(me)).limit(max(0, _CLAIM - len(lines)))
         free = [(row.task, row.id) for row in connection.execute(wanted.with_for_update(skip_locked=True))]
         if free:
             connection.execute(update(push_configs).where(_among(free)).values(holder=me))
@@ -344,7 +341,7 @@ class SqlOutbox:
         """Configs that this replica has claimed in the rows, but not in memory. It runs in a thread: some
         claims may be completed meanwhile.
         """
-        held = select(_CONFIGS.task, _CONFIGS.id).where(_CONFIGS.holder != "", _CONFIGS.holder == me)
+        held = select(_CONFIG.task, _CONFIG.id).where(_CONFIG.holder != "", _CONFIG.holder == me)
         return [(task, name) for task, name in connection.execute(held) if (task, name) not in self._lines]
 
     async def _parcels(self, lines: Sequence[Line], rows: Sequence[Any]) -> list[Delivery]:
@@ -388,10 +385,10 @@ class SqlOutbox:
                 )
             )
         for error_text, numbers in shut.items():
-            statement = update(outbox).where(_OUTBOX.number.in_(numbers)).values(error=error_text)
+            statement = update(outbox).where(_ENTRY.number.in_(numbers)).values(error=error_text)
             await self._write(partial(_change, change=statement))
         if damaged:  # it cannot be delivered, but notifications behind it can
-            buried = update(outbox).where(_OUTBOX.number.in_([number for _, number in damaged]))
+            buried = update(outbox).where(_ENTRY.number.in_([number for _, number in damaged]))
             buried = buried.values(error=_DAMAGED, dead=True)
             await self._write(partial(_change, change=buried))
             for line, _ in damaged:
@@ -437,10 +434,10 @@ class SqlOutbox:
 
     def _prune(self, connection: Connection) -> None:
         """Deletes the oldest dead letters, so that there are never many more than `most_dead`."""
-        newest = select(_OUTBOX.number).where(_OUTBOX.dead).order_by(_OUTBOX.number.desc())
+        newest = select(_ENTRY.number).where(_ENTRY.dead).order_by(_ENTRY.number.desc())
         last = connection.execute(newest.offset(self._most_dead).limit(1)).scalar()
         if last is not None:
-            connection.execute(delete(outbox).where(_OUTBOX.dead, _OUTBOX.number <= last))
+            connection.execute(delete(outbox).where(_ENTRY.dead, _ENTRY.number <= last))
 
     def _url(self, row: Row[Any]) -> str:
         try:
@@ -455,27 +452,23 @@ class SqlOutbox:
 
 #: what `_parse_registered` needs beside task and config
 _OF_CONFIG = (
-    _CONFIGS.tenant,
-    _CONFIGS.owner,
-    _CONFIGS.version,
-    _CONFIGS.data,
-    _CONFIGS.aside,
-    _CONFIGS.checksum.label("config_checksum"),
+    *(_CONFIG.tenant, _CONFIG.owner, _CONFIG.version, _CONFIG.data, _CONFIG.aside),
+    _CONFIG.checksum.label("config_checksum"),
 )
 
-_belongs = (_OUTBOX.task == _CONFIGS.task) & (_OUTBOX.config == _CONFIGS.id)
+_belongs = (_ENTRY.task == _CONFIG.task) & (_ENTRY.config == _CONFIG.id)
 
 
 def _among(lines: Sequence[Any]) -> Any:
-    return tuple_(_CONFIGS.task, _CONFIGS.id).in_(lines)
+    return tuple_(_CONFIG.task, _CONFIG.id).in_(lines)
 
 
 def _is_free(me: str) -> Any:
     alive = select(replicas.c.id)
     return (
-        (_CONFIGS.holder != "")
-        & (_CONFIGS.holder != me)
-        & ((_CONFIGS.holder == ANYBODY) | _CONFIGS.holder.not_in(alive))
+        (_CONFIG.holder != "")
+        & (_CONFIG.holder != me)
+        & ((_CONFIG.holder == ANYBODY) | _CONFIG.holder.not_in(alive))
     )
 
 
@@ -489,14 +482,14 @@ def _offer(connection: Connection, lines: Sequence[Line], *, sweep: bool) -> Non
     wanted = _without_holder(lines, sweep=sweep).distinct().limit(_CLAIM)
     found = [tuple(row) for row in connection.execute(wanted)]
     if found:
-        _mark_claimable(connection, _among(found) & (_CONFIGS.holder == ""), skip_locked=True)
-        orphans = tuple_(_OUTBOX.task, _OUTBOX.config).in_(found) & ~exists().where(_belongs)
+        _mark_claimable(connection, _among(found) & (_CONFIG.holder == ""), skip_locked=True)
+        orphans = tuple_(_ENTRY.task, _ENTRY.config).in_(found) & ~exists().where(_belongs)
         connection.execute(delete(outbox).where(orphans))
 
 
 def _without_holder(lines: Sequence[Line], *, sweep: bool) -> Any:
-    found = select(_OUTBOX.task, _OUTBOX.config).outerjoin(push_configs, _belongs)
-    found = found.where(~_OUTBOX.dead, func.coalesce(_CONFIGS.holder, "") == "")
+    found = select(_ENTRY.task, _ENTRY.config).outerjoin(push_configs, _belongs)
+    found = found.where(~_ENTRY.dead, func.coalesce(_CONFIG.holder, "") == "")
     return found if sweep else found.where(_among(lines))
 
 
@@ -504,21 +497,21 @@ def _heads(connection: Connection, lines: Sequence[Any], me: str) -> Sequence[An
     """The oldest notification of each claimed config, with its config."""
     # By the index, independent of how many wait.
     queue = outbox.alias().c
-    first = select(queue.number).where(queue.task == _CONFIGS.task, queue.config == _CONFIGS.id, ~queue.dead)
+    first = select(queue.number).where(queue.task == _CONFIG.task, queue.config == _CONFIG.id, ~queue.dead)
     first = first.order_by(queue.number).limit(1)
-    delay = (_OUTBOX.due - present(connection)).label("delay")
+    delay = (_ENTRY.due - present(connection)).label("delay")
     wanted = select(
-        _OUTBOX.number,
-        _OUTBOX.sequence,
-        _OUTBOX.event,
-        _OUTBOX.attempts,
+        _ENTRY.number,
+        _ENTRY.sequence,
+        _ENTRY.event,
+        _ENTRY.attempts,
         delay,
-        _OUTBOX.webhook,
-        _OUTBOX.checksum,
+        _ENTRY.webhook,
+        _ENTRY.checksum,
     )
-    wanted = wanted.add_columns(_CONFIGS.task, _CONFIGS.id.label("config"), *_OF_CONFIG)
-    wanted = wanted.select_from(push_configs).join(outbox, _OUTBOX.number == first.scalar_subquery())
-    wanted = wanted.where(_among(lines), _CONFIGS.holder == me)
+    wanted = wanted.add_columns(_CONFIG.task, _CONFIG.id.label("config"), *_OF_CONFIG)
+    wanted = wanted.select_from(push_configs).join(outbox, _ENTRY.number == first.scalar_subquery())
+    wanted = wanted.where(_among(lines), _CONFIG.holder == me)
     return connection.execute(wanted).all()
 
 
@@ -526,11 +519,11 @@ def _let_go(connection: Connection, lines: Sequence[Line], me: str) -> set[Line]
     """Releases the configs that have no notifications. A notification that is added now is looked for later
     (rule 3). Returns the configs that stay claimed.
     """
-    waits = exists().where(_OUTBOX.task == _CONFIGS.task, _OUTBOX.config == _CONFIGS.id, ~_OUTBOX.dead)
-    empty = update(push_configs).where(_among(lines), _CONFIGS.holder == me, ~waits)
+    waits = exists().where(_ENTRY.task == _CONFIG.task, _ENTRY.config == _CONFIG.id, ~_ENTRY.dead)
+    empty = update(push_configs).where(_among(lines), _CONFIG.holder == me, ~waits)
     if connection.execute(empty.values(holder="")).rowcount == len(lines):
         return set()
-    held = select(_CONFIGS.task, _CONFIGS.id).where(_among(lines), _CONFIGS.holder == me)
+    held = select(_CONFIG.task, _CONFIG.id).where(_among(lines), _CONFIG.holder == me)
     return {(task_id, config_id) for task_id, config_id in connection.execute(held)}
 
 
@@ -545,11 +538,11 @@ def entries(
 ) -> list[OutboxEntry]:
     """The content of the outbox, by number. URLs are shortened to their targets: the rest is often secret."""
     wanted = select(outbox, *_OF_CONFIG).join(push_configs, _belongs)
-    wanted = wanted.where(_OUTBOX.number > after).order_by(_OUTBOX.number).limit(limit)
+    wanted = wanted.where(_ENTRY.number > after).order_by(_ENTRY.number).limit(limit)
     if dead is not None:
-        wanted = wanted.where(_OUTBOX.dead == dead)
+        wanted = wanted.where(_ENTRY.dead == dead)
     if task_id:
-        wanted = wanted.where(_OUTBOX.task == storable(task_id))
+        wanted = wanted.where(_ENTRY.task == storable(task_id))
     found: list[OutboxEntry] = []
     for row in connection.execute(wanted):
         try:
@@ -575,8 +568,8 @@ def entries(
 
 def retry(connection: Connection, numbers: Sequence[int] | None) -> list[int]:
     """Makes dead letters due at once, all if None. Returns their numbers."""
-    which = _OUTBOX.dead if numbers is None else _OUTBOX.dead & _OUTBOX.number.in_(numbers)
-    found = connection.execute(select(_OUTBOX.number, _OUTBOX.task, _OUTBOX.config).where(which)).all()
+    which = _ENTRY.dead if numbers is None else _ENTRY.dead & _ENTRY.number.in_(numbers)
+    found = connection.execute(select(_ENTRY.number, _ENTRY.task, _ENTRY.config).where(which)).all()
     connection.execute(update(outbox).where(which).values(dead=False, attempts=0, due=0.0))
     lines = list({(task_id, config_id) for _, task_id, config_id in found})
     for at in range(0, len(lines), _CLAIM):
