@@ -369,13 +369,16 @@ def asgi_agents(
     options: ServeOptions | None = None,
     *,
     opened: Callable[[Agents], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Any:
-    """Several agents as an ASGI 3 application, like `asgi`. opened: called with the server once it runs."""
+    """Several agents as an ASGI 3 application, like `asgi`. opened: called with the server once it runs.
+    progress: as for `serve_agents`.
+    """
     chosen = options or ServeOptions()
 
     @asynccontextmanager
     async def serve() -> AsyncIterator[Agents]:
-        async with serve_agents(entries, chosen, host=host) as server:
+        async with serve_agents(entries, chosen, host=host, progress=progress) as server:
             if opened is not None:
                 opened(server)
             yield server

@@ -182,20 +182,23 @@ async def serve_all(kind: AgentKind, flags: Any, reloader: Reloader | None) -> N
     def on_open(server: Agents) -> None:
         changes.server = server
 
+    def show(opened: int, of: int) -> None:
+        progress(f"{opened:,} of {of:,} agents answer")
+
     @asynccontextmanager
     async def builtin() -> AsyncIterator[Agents]:
         async with serve_agents(
             entries,
             options,
             grpc=not flags.no_grpc,
-            progress=lambda opened, of: progress(f"{opened:,} of {of:,} agents answer"),
+            progress=show,
         ) as server:
             on_open(server)
             yield server
 
     opening = builtin_or_envoy(
         builtin,
-        lambda: asgi_agents(entries, options, opened=on_open),
+        lambda: asgi_agents(entries, options, opened=on_open, progress=show),
         listening.interfaces,
         flags.drain_window,
     )

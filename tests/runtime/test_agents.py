@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import grpc.aio
@@ -14,7 +14,16 @@ from a2a.client.card_resolver import A2ACardResolver
 from a2a.types import Message, Part, Role, SendMessageRequest
 
 from a2a_bridge import Agent, connect, interface, serve
-from a2a_bridge.agents import AgentEntry, Agents, catalogue, hosted, remote, serve_agents, several
+from a2a_bridge.agents import (
+    AgentEntry,
+    Agents,
+    asgi_agents,
+    catalogue,
+    hosted,
+    remote,
+    serve_agents,
+    several,
+)
 from a2a_bridge.app.planning import EVERYTHING, VERSIONS, ServeOptions
 from a2a_bridge.app.serving import Shared
 from a2a_bridge.bindings.binding import DialOptions
@@ -25,7 +34,7 @@ from a2a_bridge.hosting import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE, until
 from tests.rejections import rejected
-from tests.runtime.scene import BINDINGS
+from tests.runtime.scene import BINDINGS, uvicorn_running
 
 
 class Naming:
@@ -489,7 +498,10 @@ def test_names(name: str) -> None:
         entry(name)
 
 
-async def test_the_start_goes_on_while_agents_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("listens", [True, False], ids=["listeners", "application"])
+async def test_the_start_goes_on_while_agents_are_opened(
+    listens: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its time counts from the agent that was opened last: of many agents, none is late for the others."""
     may_open = [asyncio.Event() for _ in range(5)]
     left = list(range(5))
@@ -516,12 +528,18 @@ async def test_the_start_goes_on_while_agents_are_opened(monkeypatch: pytest.Mon
         return False
 
     monkeypatch.setattr(several, "ends_within", pass_time)
-    async with (
-        asyncio.timeout(PATIENCE),
-        serve_agents(
-            [held(number) for number in range(5)], progress=lambda opened, of: shown.append((opened, of))
-        ) as server,
-    ):
-        assert len(server.cards) == 5
+    running: list[Agents] = []
+
+    def show(opened: int, of: int) -> None:
+        shown.append((opened, of))
+
+    async with asyncio.timeout(PATIENCE), AsyncExitStack() as stack:
+        entries = [held(number) for number in range(5)]
+        if listens:
+            running.append(await stack.enter_async_context(serve_agents(entries, progress=show)))
+        else:
+            application = asgi_agents(entries, opened=running.append, progress=show)
+            await stack.enter_async_context(uvicorn_running(application))
+        assert len(running[0].cards) == 5
     # An agent is shown once for each of its hosts.
     assert list(dict.fromkeys(shown)) == [(number, 5) for number in range(1, 6)]
