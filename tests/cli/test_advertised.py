@@ -1,6 +1,7 @@
 """At the start, the URLs of the card are called: proxies that answer wrongly are warnings with the remedy."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -214,6 +215,27 @@ def test_an_id_in_a_text_is_still_that_id() -> None:
 
     assert canonical(answer("11111111-1")) == canonical(answer("22222222-2"))
     assert canonical(answer("11111111-1")) != canonical([{"taskId": "22222222-2"}, {"text": "no task"}])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_mentions_of_many_ids_equal_a_scan_of_all(seed: int) -> None:
+    """Ids begin alike, contain each other, and are mentioned before and after they appear."""
+    choose = random.Random(seed)
+    ids = ["01a22409-" + "".join(choose.choices("ab", k=choose.choice([0, 4, 8]))) for _ in range(60)]
+    ids += [one[2:] for one in ids[:9]] + ["short", "x" * 8]
+    texts = [" ".join(choose.choices([*ids, "no id", "<id 3>", ""], k=3)) for _ in range(120)]
+    tree = choose.sample([{"id": one} for one in ids] + [{"text": one} for one in texts], 190)
+    names: dict[str, str] = {}
+    expected = []
+    for one in tree:
+        if "id" in one:
+            expected.append({"id": names.setdefault(one["id"], f"<id {len(names) + 1}>")})
+            continue
+        text = one["text"]
+        for known, name in names.items():
+            text = text.replace(known, name) if len(known) >= 8 else text
+        expected.append({"text": text})
+    assert canonical(tree) == expected
 
 
 def test_the_order_of_members_does_not_count_and_that_of_items_does() -> None:

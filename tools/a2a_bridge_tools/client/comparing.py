@@ -291,10 +291,44 @@ TIME_MEMBERS = frozenset({"timestamp", "createdAt", "lastModified"})
 
 def canonical(tree: Any) -> Any:
     """A JSON tree with ids and times replaced. Members called `id` count only where they hold text."""
-    return _walk(tree, {}, "")
+    return _walk(tree, _Names(), "")
 
 
-def _walk(tree: Any, names: dict[str, str], member: str) -> Any:
+#: characters from which on an id is looked for in texts, and how many ids are looked for one by one
+_LONG, _FEW = 8, 16
+
+
+class _Names:
+    """The ids of a tree so far, with the names that they get."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        #: the long ones by their last characters, because ids of one time begin alike; with their numbers
+        self._long: dict[str, list[tuple[int, str]]] = {}
+
+    def of(self, id_: str) -> str:
+        """The name of an id."""
+        name = self._names.get(id_)
+        if name is None:
+            number = len(self._names) + 1
+            name = self._names[id_] = f"<id {number}>"
+            if len(id_) >= _LONG:
+                self._long.setdefault(id_[-_LONG:], []).append((number, id_))
+        return name
+
+    def put_into(self, text: str) -> str:
+        """A text with the names of the long ids that it mentions."""
+        ends = set(self._long)
+        if len(ends) > _FEW:
+            # Not each id in each text: that is a square.
+            ends = {text[at : at + _LONG] for at in range(len(text) - _LONG + 1)} & self._long.keys()
+        for _, known in sorted(one for end in ends for one in self._long[end]):
+            if known in text:
+                text = text.replace(known, self._names[known])
+        return text
+
+
+def _walk(tree: Any, names: _Names, member: str) -> Any:
     if isinstance(tree, Mapping):
         return {
             key: _walk(value, names, key)
@@ -306,13 +340,11 @@ def _walk(tree: Any, names: dict[str, str], member: str) -> Any:
         return [_walk(item, names, member) for item in tree]
     if isinstance(tree, str) and tree:
         if member in ID_MEMBERS:
-            return names.setdefault(tree, f"<id {len(names) + 1}>")
+            return names.of(tree)
         if member in TIME_MEMBERS:
             return "<time>"
         # An agent can mention an id elsewhere, for example in the text of an error.
-        for known, name in names.items():
-            if len(known) >= 8 and known in tree:
-                tree = tree.replace(known, name)
+        return names.put_into(tree)
     return tree
 
 
