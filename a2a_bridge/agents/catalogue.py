@@ -18,6 +18,7 @@ from urllib.parse import parse_qs
 from cachetools import FIFOCache
 
 from a2a_bridge.agents.member import PATH, Member
+from a2a_bridge.app.fronts import Fronts
 from a2a_bridge.bindings.binding import DocumentHost
 from a2a_bridge.cards.build import host_of
 from a2a_bridge.cards.page import list_page
@@ -37,10 +38,11 @@ _Render = Callable[[Sequence[_Listed], str, int, int], bytes]
 
 
 class Catalogue:
-    """The lists of some agents. members: by name, in the order of the lists."""
+    """The lists of some agents. members: by name, in the order of the lists. fronts: of all of them."""
 
-    def __init__(self, members: Mapping[str, Member]) -> None:
+    def __init__(self, members: Mapping[str, Member], fronts: Fronts) -> None:
         self._members = members
+        self._fronts = fronts
         #: (list, base URL, page) → the number of pages and the agents that it was made of, and the page
         self._made: FIFOCache[tuple[_Render, str, int], tuple[int, list[_Listed], bytes]] = FIFOCache(_KEPT)
 
@@ -48,7 +50,7 @@ class Catalogue:
         """Serves the lists."""
         for path, render in ((PATH, _agents), (CATALOG_PATH, _catalog)):
             self._publish(host, path, render)
-        host.front(lambda base_url: self._page(_front_page, base_url, 1))
+        host.front(lambda base_url: self._page(self._front_page, base_url, 1))
 
     def _publish(self, host: DocumentHost, path: str, render: _Render) -> None:
         host.publish(
@@ -72,6 +74,17 @@ class Catalogue:
         made = render(listed, base_url, number, pages)
         self._made[key] = pages, listed, made
         return made
+
+    def _front_page(self, listed: Sequence[_Listed], base_url: str, _number: int, pages: int) -> bytes:
+        """The page for people at the root: the first available agents, with their own pages, and the list."""
+        rows = [
+            (card.name or name, card.description, f"{base_url}{PATH}/{name}/")
+            for name, card in listed
+            if card is not None
+        ]
+        if pages > 1:
+            rows.append(("further agents", "the list of all", f"{base_url}{PATH}?page=2"))
+        return list_page(rows, self._fronts.addresses(base_url))
 
 
 def _are_same(some: Sequence[_Listed], others: Sequence[_Listed]) -> bool:
@@ -131,18 +144,6 @@ def _entry(name: str, card: hub.AgentCard, base_url: str, host: str) -> dict[str
         "tags": list(dict.fromkeys(tag for skill in card.skills for tag in skill.tags)),
     }
     return {member: value for member, value in entry.items() if value}
-
-
-def _front_page(listed: Sequence[_Listed], base_url: str, _number: int, pages: int) -> bytes:
-    """The page for people at the root: the first available agents, with their own pages, and the list."""
-    rows = [
-        (card.name or name, card.description, f"{base_url}{PATH}/{name}/")
-        for name, card in listed
-        if card is not None
-    ]
-    if pages > 1:
-        rows.append(("further agents", "the list of all", f"{base_url}{PATH}?page=2"))
-    return list_page(rows)
 
 
 def _card_url(name: str, base_url: str) -> str:

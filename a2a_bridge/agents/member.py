@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from a2a_bridge.app.fronts import OpenFront
 from a2a_bridge.app.planning import EVERYTHING, ServeOptions
 from a2a_bridge.app.runtime import serve_agent, serve_gateway
 from a2a_bridge.app.serving import Server, Shared
@@ -116,6 +117,8 @@ def options_of(name: str, options: ServeOptions, server: ServeOptions) -> ServeO
         tls=server.tls,
         grpc_tls=server.grpc_tls,
         admin=None,
+        mcp=server.mcp,
+        openai=server.openai,
         metrics=server.metrics,
         usage=server.usage,
         authentication=server.authentication,
@@ -192,6 +195,29 @@ class Counted:
                     yield event
         finally:
             self._running.end()
+
+
+class OpenFronts(Mapping[str, OpenFront]):
+    """The fronts of one kind of the agents that are available, by name; empty for an agent at the root."""
+
+    def __init__(self, members: Mapping[str, Member], kind: str) -> None:
+        self._members = members
+        self._kind = kind
+
+    def __getitem__(self, name: str) -> OpenFront:
+        if not name:
+            name = next((name for name, one in self._members.items() if one.entry.at_root), "")
+        server = self._members[name].server
+        if server is None:
+            raise KeyError(name)
+        return server.fronts.open[self._kind]
+
+    def __iter__(self) -> Iterator[str]:
+        available = ((name, one) for name, one in self._members.items() if one.server is not None)
+        return ("" if one.entry.at_root else name for name, one in available)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 @dataclass(eq=False)

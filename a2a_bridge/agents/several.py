@@ -21,9 +21,19 @@ from time import monotonic
 from typing import Any
 
 from a2a_bridge.agents.catalogue import Catalogue
-from a2a_bridge.agents.member import PATH, SHARED, AgentEntry, Counted, Directory, GrpcPart, Member
+from a2a_bridge.agents.member import (
+    PATH,
+    SHARED,
+    AgentEntry,
+    Counted,
+    Directory,
+    GrpcPart,
+    Member,
+    OpenFronts,
+)
 from a2a_bridge.app.admin import admin_listener, announce
 from a2a_bridge.app.agent import opened_as
+from a2a_bridge.app.fronts import Fronts
 from a2a_bridge.app.lifetime import Lifetime
 from a2a_bridge.app.planning import ServeOptions
 from a2a_bridge.app.serving import Shared, add_metrics
@@ -92,7 +102,8 @@ class Agents:
                 self._grpc = find("GRPC").host(options.grpc, own)
         else:
             host.options = http
-        Catalogue(self._members).publish(self._http)
+        self._fronts = Fronts(options)
+        Catalogue(self._members, self._fronts).publish(self._http)
         dialects = [one for one in KNOWN if one.form(GRPC) is not None]
         if grpc:
             find("GRPC").mount(self._grpc, "", Directory(self._members), dialects)
@@ -124,6 +135,9 @@ class Agents:
                 text = "not open yet, the others are served: %s%s"
                 logger.warning(text, ", ".join(slow[:_SHOWN]), more)
                 break
+        await self._fronts.start(
+            self._http, lambda kind, front, *of: front.open_all(OpenFronts(self._members, kind), *of)
+        )
         for host in self._own_hosts():
             await host.start()
         self._listening.set()
@@ -207,6 +221,7 @@ class Agents:
         end = monotonic() + grace
         await asyncio.gather(*(host.drain(grace) for host in self._own_hosts()))
         rest = max(0.0, end - monotonic())
+        await self._fronts.close(rest)
         coming = [self._end(one, 0.0) for one in self._coming]
         await asyncio.gather(*coming, *(self.remove(name, rest) for name in list(self._members)))
 

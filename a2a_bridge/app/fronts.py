@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from a2a_bridge.app.lifetime import Lifetime
@@ -43,6 +43,10 @@ class OpenFront(Protocol):
     def application(self) -> Application:
         """What answers its requests."""
 
+    @property
+    def front(self) -> Any:
+        """What it keeps of one agent, for the front of several."""
+
     def end_calls(self) -> None:
         """Ends running calls with an error."""
 
@@ -69,11 +73,17 @@ class Front(Protocol):
         """Raises MissingExtraError without a package that it needs."""
 
     def open(
-        self, peer: Peer, options: HostOptions, allowed_hosts: Sequence[str]
+        self, peer: Peer, options: HostOptions, allowed_hosts: Sequence[str], name: str
     ) -> AbstractAsyncContextManager[OpenFront]:
         """The front of one agent. peer: its service, and its card, which can change. options: who may call,
-        and limits. allowed_hosts: names that requests may have in Host; empty: all.
+        and limits. allowed_hosts: names that requests may have in Host; empty: all. name: of the agent on a
+        server with several.
         """
+
+    def open_all(
+        self, members: Mapping[str, OpenFront], options: HostOptions, allowed_hosts: Sequence[str]
+    ) -> AbstractAsyncContextManager[OpenFront]:
+        """The front of several agents, by name. members: their fronts, as they are open now."""
 
 
 def find_front(name: str) -> Front:
@@ -121,10 +131,10 @@ class Fronts:
     async def start(
         self,
         host: DocumentHost,
-        opening: Callable[[Front, HostOptions, Sequence[str]], AbstractAsyncContextManager[OpenFront]],
+        opening: Callable[[str, Front, HostOptions, Sequence[str]], AbstractAsyncContextManager[OpenFront]],
     ) -> None:
-        """Opens the fronts and mounts them on a host, which is not started. opening: opens one, as
-        `Front.open`.
+        """Opens the fronts and mounts them on a host, which is not started. opening: opens the one of a name,
+        as `Front` does.
         """
         options = host.options
         # A web page can make a name of its own lead to this machine, and call what asks for no credential.
@@ -132,7 +142,7 @@ class Fronts:
         local = ("127.0.0.1:*", "localhost:*", "[::1]:*")
         hosts = tuple(filter(None, (*local, self._public))) if is_open else ()
         for name, front in self.kinds.items():
-            lifetime = Lifetime(partial(opening, front, options, hosts))
+            lifetime = Lifetime(partial(opening, name, front, options, hosts))
             found: OpenFront = await lifetime.start()
             self._lifetimes.append(lifetime)
             self.open[name] = found

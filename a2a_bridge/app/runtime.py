@@ -120,6 +120,7 @@ async def serve_agent(
                 remembered=remembered,
                 documents=one.documents,
                 gauges=agent_gauges(options.name or agent.card.name, one),
+                memory=one.store.memory,
             ),
             interfaces,
             one.options,
@@ -174,6 +175,7 @@ async def serve_gateway(
                 receivers=one.receivers,
                 documents=one.documents,
                 gauges=gateway_gauges(options.name or card.name, one),
+                memory=one.memory,
             ),
             interfaces,
             # Of several agents, a lost agent leaves the server ready for the others.

@@ -46,6 +46,7 @@ from a2a_bridge.bindings.binding import (
     Receive,
     find,
 )
+from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.cards import Advertisement, Candidate, Mounted
 from a2a_bridge.cards.build import WILDCARDS
 from a2a_bridge.cards.page import agent_page
@@ -238,6 +239,8 @@ class Served:
     documents: Mapping[str, Document] = field(default_factory=dict)
     #: further metrics
     gauges: Gather | None = None
+    #: the account of its process
+    memory: MemoryAccount | None = None
 
 
 @asynccontextmanager
@@ -315,6 +318,7 @@ async def serve(
     if shared is not None:
         service = shared.wrap(service)
     peer = Peer(service, card)
+    peer.memory = served.memory
 
     def replace_card(card: hub.AgentCard) -> None:
         card = peer.card = shown(card)
@@ -341,7 +345,9 @@ async def serve(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(fronts.close, 0)
         if http is not None:
-            await fronts.start(cast("DocumentHost", http), lambda front, *of: front.open(peer, *of))
+            # The only agent of a file is served as the agent of a command is.
+            name = options.name if shared is not None and shared.prefix else ""
+            await fronts.start(cast("DocumentHost", http), lambda _, front, *of: front.open(peer, *of, name))
         for opened in hosts.values():
             await opened.start()
             stack.push_async_callback(opened.drain, 0)

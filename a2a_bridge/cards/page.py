@@ -74,13 +74,16 @@ def agent_page(card: hub.AgentCard, base_url: str, others: Iterable[tuple[str, s
     return _document(title, f"{title} {card.version}".rstrip(), "An agent that speaks A2A.", parts)
 
 
-def list_page(agents: Iterable[tuple[str, str, str]]) -> bytes:
-    """The page of a server with several agents. agents: name, description and path of each."""
+def list_page(agents: Iterable[tuple[str, str, str]], others: Iterable[tuple[str, str]] = ()) -> bytes:
+    """The page of a server with several agents. agents: name, description and path of each. others: see
+    `agent_page`.
+    """
     rows = [
         f'<li><a href="{escape(path)}">{escape(name)}</a>: {escape(about)}</li>'
         for name, about, path in agents
     ]
-    return _document("Agents", "Agents", "A server of agents that speak A2A.", ["<ul>", *rows, "</ul>"])
+    parts = ["<ul>", *rows, "</ul>", _others(others)]
+    return _document("Agents", "Agents", "A server of agents that speak A2A.", parts)
 
 
 def _document(title: str, heading: str, about: str, parts: Iterable[str]) -> bytes:

@@ -26,8 +26,9 @@ def options_of(**members: Any) -> ServeOptions:
 
 
 @asynccontextmanager
-async def on_its_listener(desk: Desk, options: ServeOptions) -> AsyncIterator[str]:
-    async with serve_agent(agent_of(desk), HTTP, options) as server:
+async def on_its_listener(desk: Desk | Agent, options: ServeOptions) -> AsyncIterator[str]:
+    agent = desk if isinstance(desk, Agent) else agent_of(desk)
+    async with serve_agent(agent, HTTP, options) as server:
         yield f"http://{server.http}"
 
 

@@ -16,7 +16,7 @@ from a2a_bridge.bindings.binding import HostOptions, http_host
 from a2a_bridge.core.addresses import ListenAddress
 from a2a_bridge.testing.each import each
 from a2a_bridge_adapters.fronts.mcp_serving import mcp_front
-from a2a_bridge_adapters.fronts.openai import openai_front
+from a2a_bridge_adapters.fronts.openai_serving import openai_front
 from tests.fronts.desk import FORMS, At, Desk, serving
 from tests.fronts.fronts import ACCEPT, INITIALIZE, authentication, running
 from tests.fronts.test_mcp import TOOL

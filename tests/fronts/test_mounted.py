@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from a2a_bridge_adapters.fronts.mcp_serving import mcp_front
-from a2a_bridge_adapters.fronts.openai import openai_front
+from a2a_bridge_adapters.fronts.openai_serving import openai_front
 from tests.fronts.desk import FORMS, Desk, serving
 from tests.fronts.fronts import listening
 from tests.fronts.test_mcp import ERAS, TOOL, client, text_of

@@ -19,7 +19,7 @@ from a2a_bridge.core import service as core_service
 from a2a_bridge.hosting import Event
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, yielding
-from a2a_bridge_adapters.fronts.openai import openai_front
+from a2a_bridge_adapters.fronts.openai_serving import openai_front
 from tests.fronts.desk import FORMS, PNG, At, Desk, serving
 from tests.fronts.fronts import authentication, listening
 from tests.patience import PATIENCE

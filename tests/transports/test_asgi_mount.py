@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from a2a_bridge.bindings.binding import HostOptions, asgi_host, http_host
+from a2a_bridge.bindings.binding import HostOptions, asgi_host, http_host, http_site
 from a2a_bridge.bindings.memory import in_work
 from a2a_bridge.core.addresses import ListenAddress
 from a2a_bridge.testing.each import each
@@ -220,6 +220,49 @@ async def test_an_application_without_a_lifespan_is_served() -> None:
         async with wire(host) as connection:
             connection.send(chunked(b"hello"))
             assert (await connection.answer()).body == b"hello"
+    finally:
+        await host.drain(0)
+
+
+async def _started() -> None:
+    """The host of a site listens already."""
+
+
+@each("grace,status", [(PATIENCE, 200), (0.01, 503)])
+async def test_a_site_waits_for_its_application_and_then_ends_its_calls(grace: float, status: int) -> None:
+    """A site comes and goes while its host runs, so the drain of the host does not help it."""
+    begun, going, statuses = asyncio.Event(), asyncio.Event(), [200]
+
+    async def app(_: Any, receive: Any, send: Any) -> None:
+        await body_of(receive)
+        begun.set()
+        await going.wait()
+        await send({"type": "http.response.start", "status": statuses[-1], "headers": []})
+        await part(send, b"an answer", more=False)
+
+    def end_calls() -> None:
+        statuses.append(503)
+        going.set()
+
+    host = http_host(ListenAddress(), HostOptions())
+    site = http_site(host, HostOptions(), "/agents/a", (), _started)
+    site.mount_application("", app, at=("/app",), ending=end_calls)
+    await host.start()
+    try:
+        site.open()
+        await site.start()
+        async with wire(host) as connection:
+            connection.send(request("POST", "/agents/a/app", b"x"))
+            await begun.wait()
+            site.close()
+            draining = asyncio.create_task(site.drain(grace))
+            if status == 200:
+                await asyncio.sleep(0)
+                assert not draining.done()
+                going.set()
+            await draining
+            answer = await connection.answer()
+            assert (answer.status, answer.body) == (status, b"an answer")
     finally:
         await host.drain(0)
 

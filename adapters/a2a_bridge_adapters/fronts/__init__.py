@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from a2a_bridge_adapters.fronts.mcp_serving import mcp_front
-    from a2a_bridge_adapters.fronts.openai import openai_front
+    from a2a_bridge_adapters.fronts.openai_serving import openai_front
 
 __all__ = ["mcp_front", "openai_front"]
 
 #: the module of a name, the package that it needs, and the extra that installs it
 _HOMES = {
     "mcp_front": ("mcp_serving", "mcp", "mcp"),
-    "openai_front": ("openai", "jsonschema", "openai"),
+    "openai_front": ("openai_serving", "jsonschema", "openai"),
 }
 
 

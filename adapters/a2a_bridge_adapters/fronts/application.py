@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from a2a_bridge.app.lifetime import Lifetime
 from a2a_bridge.app.peer import Peer
@@ -27,8 +27,19 @@ from a2a_bridge_adapters.fronts.turn import Upstream
 
 _log = logging.getLogger("a2a_bridge.fronts")
 
-#: opens the application of a front for an agent
-Opens = Callable[[Upstream], AbstractAsyncContextManager[Application]]
+
+class Opened(NamedTuple):
+    """A front that is open. front: of its one agent, with what it keeps. end_calls: ends running calls with
+    an error.
+    """
+
+    application: Application
+    front: Any = None
+    end_calls: Callable[[], None] | None = None
+
+
+#: opens a front for an agent
+Opens = Callable[[Upstream], AbstractAsyncContextManager[Opened]]
 
 
 @asynccontextmanager
@@ -58,9 +69,9 @@ class FrontApplication:
     async def _open(self) -> AsyncIterator[FrontApplication]:
         async with (
             upstream_of(self._agent, separates=self._separates) as upstream,
-            self._opens(upstream) as app,
+            self._opens(upstream) as opened,
         ):
-            self._app = app
+            self._app = opened.application
             try:
                 yield self
             finally:

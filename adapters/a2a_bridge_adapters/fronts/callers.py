@@ -19,13 +19,14 @@ from a2a_bridge.bindings.asgi import Application, Message, Receive, Scope, Send,
 from a2a_bridge.bindings.offload import needs_worker
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.call import CallContext, Joined, Origin, Principal
-from a2a_bridge.core.callers import Authenticate, Presented
+from a2a_bridge.core.callers import Authenticate, Permit, Presented
 from a2a_bridge.core.errors import A2AError, Blame, Reason, request_too_large
+from a2a_bridge.core.operations import SEND_STREAMING_MESSAGE
 from a2a_bridge.middleware.tracing import TRACE_PARAMETERS
 from a2a_bridge.peers import USER_AGENT
 
 #: headers of callers that go with a call: they name the program, for counts, and its trace
-_PASSED = TRACE_PARAMETERS | {USER_AGENT}
+_PASSED = {name.encode(): name for name in (*TRACE_PARAMETERS, USER_AGENT)}
 #: the key of the principal in a scope
 _KEY = "a2a_bridge.principal"
 #: seconds for a body to come, where the server has no limit of its own
@@ -39,6 +40,7 @@ class Edge:
     authenticate: None lets all in, as one caller. max_body: bytes of a request. max_values: its JSON values;
     0: no limit. allowed_hosts: values of the header Host, `NAME:*` with any port; empty: all. bearer_as: the
     header of API keys; a key that comes as a bearer token, as many clients send it, counts as one there.
+    permit: whether a caller may use the agent, for lists; None: everybody may.
     """
 
     max_body: int
@@ -46,6 +48,7 @@ class Edge:
     max_values: int = REQUEST_VALUES
     allowed_hosts: Sequence[str] = ()
     bearer_as: str = ""
+    permit: Permit | None = None
 
 
 class Guarded:
@@ -156,9 +159,21 @@ def context_for(binding: str, scope: Scope | None) -> CallContext:
         return CallContext(origin=Origin(binding, ""))
     client = scope.get("client")
     origin = Origin(binding, "", client[0] if client else "")
-    names = ((name.decode("latin-1"), value) for name, value in scope["headers"])
-    passed = {name: value.decode("latin-1") for name, value in names if name in _PASSED}
+    passed = {}
+    for name, value in scope["headers"]:
+        if name in _PASSED:
+            passed[_PASSED[name]] = value.decode("latin-1")
     return CallContext(parameters=passed, principal=principal_of(scope), origin=origin)
+
+
+def may_send(permit: Permit | None, principal: Principal | None) -> bool:
+    """Whether a caller may send messages to an agent. permit: see `HostOptions`."""
+    try:
+        if permit is not None:
+            permit(SEND_STREAMING_MESSAGE.name, principal)
+    except A2AError:
+        return False
+    return True
 
 
 def owner_of(context: CallContext) -> str:

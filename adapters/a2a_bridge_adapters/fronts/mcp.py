@@ -29,18 +29,19 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from a2a_bridge.bindings.memory import MOST_BYTES, in_work, size_of
 from a2a_bridge.bindings.shares import SharedTable
 from a2a_bridge.codec import DecodeError
-from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.call import CallContext, Principal
+from a2a_bridge.core.callers import Permit
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import AT_REST, data_part, text_part
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_adapters.fronts.callers import context_for, owner_of
+from a2a_bridge_adapters.fronts.callers import context_for, may_send, owner_of
 from a2a_bridge_adapters.fronts.conversations import MOST, context_of, new_name
 from a2a_bridge_adapters.fronts.mcp_content import add_text, failure, result_of
+from a2a_bridge_adapters.fronts.mcp_tools import STATUS_TOOL, Offered, Toolbox, Tools, tools_of
 from a2a_bridge_adapters.fronts.turn import Answer, Shown, Turn, Upstream, answer_of, size_of_shown
 
 _log = logging.getLogger("a2a_bridge.fronts")
 
-STATUS_TOOL = "task_status"
 #: the name of the front, for logs and metrics
 BINDING = "MCP"
 #: seconds of a call: clients give up after 60
@@ -49,19 +50,7 @@ WAIT = 50.0
 ELICITATION = 600.0
 #: seconds between two looks of `task_status`
 _PAUSE = 0.5
-_LONGEST_NAME = 64
-#: characters of a name that no number replaces
-_STEM = 56
 _HANDLE = re.compile(r"[0-9a-f]{32}")
-_ARGUMENTS = {
-    "message": {"type": "string", "description": "What to tell the agent, in plain language."},
-    "data": {"type": "object", "description": "JSON for the agent, beside the message."},
-    "task": {"type": "string", "description": "The id of a task that waits for an answer, to continue it."},
-    "conversation": {
-        "type": "string",
-        "description": "The id of an earlier conversation, to continue it. By default that of this session.",
-    },
-}
 _ANSWER = "answer"
 
 
@@ -117,82 +106,21 @@ def check_text(name: str, value: Any) -> None:
         raise ArgumentError(f"{name}: has half of a surrogate pair") from None
 
 
-def tools_of(card: hub.AgentCard) -> list[types.Tool]:
-    """The tools of an agent: one a skill, or one for the agent, and `task_status`."""
-    names = _Names(STATUS_TOOL)
-    made = []
-    described = [(one.id or one.name, one.name, _skill_text(one, card)) for one in card.skills]
-    for name, title, text in described or [(card.name, card.name, card.description)]:
-        made.append(
-            types.Tool(
-                name=names.unique(name),
-                title=title or None,
-                description=text or None,
-                input_schema={"type": "object", "properties": _ARGUMENTS, "required": ["message"]},
-            )
-        )
-    made.append(
-        types.Tool(
-            name=STATUS_TOOL,
-            title="Wait for a task",
-            description="Waits for a task that is still working, and returns its result or its state.",
-            input_schema={
-                "type": "object",
-                "properties": {"task": {"type": "string", "description": "The id of the task."}},
-                "required": ["task"],
-            },
-        )
-    )
-    return made
+class McpServer:
+    """The MCP server of some agents. fronts: see `Tools`. name, version, instructions: for clients."""
 
-
-def _skill_text(skill: hub.AgentSkill, card: hub.AgentCard) -> str:
-    lines = [skill.description or card.description]
-    if skill.examples:
-        lines.append("For example: " + "; ".join(skill.examples))
-    return "\n".join(line for line in lines if line)
-
-
-class _Names:
-    """The names of tools, of letters, digits, _ and -."""
-
-    def __init__(self, taken: str) -> None:
-        self._taken = {taken}
-        #: the last number of names with the same beginning: a card may have thousands of such skills
-        self._numbers: dict[str, int] = {}
-
-    def unique(self, name: str) -> str:
-        """A name that is not taken."""
-        plain = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_LONGEST_NAME] or "ask"
-        made, stem = plain, plain[:_STEM]
-        while made in self._taken:
-            number = self._numbers[stem] = self._numbers.get(stem, 1) + 1
-            end = f"_{number}"
-            made = plain[: _LONGEST_NAME - len(end)] + end
-        self._taken.add(made)
-        return made
-
-
-class McpFront:
-    """The MCP server of an agent. patience: seconds of a call."""
-
-    def __init__(self, upstream: Upstream, *, patience: float = WAIT) -> None:
-        self._upstream = upstream
-        self._patience = patience
-        #: the parts of waiting tasks that a caller has, by owner and task
-        self._shown: SharedTable[Shown] = SharedTable(MOST, upstream.tables, most_bytes=MOST_BYTES)
-        #: the tasks of running calls, and whether they end because the server stops
-        self._running: set[asyncio.Task[Any]] = set()
-        self._is_stopping = False
-        #: the conversation of a caller at the other end of a pipe
-        self._pipe = new_name()
-        #: the card that `_tools` was made from, and the tools by name
-        self._card: hub.AgentCard | None = None
-        self._tools: dict[str, types.Tool] = {}
+    def __init__(
+        self,
+        fronts: Mapping[str, Toolbox],
+        name: str,
+        version: str = "",
+        instructions: str | None = None,
+    ) -> None:
+        self._tools = Tools(fronts)
         self.server: Server[Any] = Server(
-            upstream.card.name or "agent",
-            version=upstream.card.version,
-            instructions=upstream.card.description or None,
+            name,
+            version=version,
+            instructions=instructions,
             on_list_tools=self._list,
             on_call_tool=self._call,
             # Some clients always request these lists, and treat an error as a broken server.
@@ -202,36 +130,88 @@ class McpFront:
         )
         security = RequestStateSecurity.ephemeral(ttl=ELICITATION)
         security.bind_principal = lambda context: owner_of(_context(context))
-        self.server.middleware.append(RequestStateBoundary(security, default_audience=upstream.card.name))
+        self.server.middleware.append(RequestStateBoundary(security, default_audience=name))
 
-    @property
-    def tools(self) -> dict[str, types.Tool]:
-        """The tools by name. They are made once for each card."""
-        card = self._upstream.card
-        if card is not self._card:
-            self._tools = {one.name: one for one in tools_of(card)}
-            self._card = card
-        return self._tools
+    @classmethod
+    def of(cls, front: McpFront) -> McpServer:
+        """The server of one agent."""
+        card = front.card
+        return cls({"": front}, card.name or "agent", card.version, card.description or None)
 
     async def _list(
-        self, context: ServerRequestContext[Any, Any], _: types.PaginatedRequestParams | None
+        self, context: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        del context
-        return types.ListToolsResult(tools=list(self.tools.values()))
+        principal = _context(context).principal
+        cursor = None if params is None else params.cursor
+        try:
+            page, after = self._tools.page(cursor, lambda front: front.permits(principal))
+        except LookupError:
+            text = "cursor: names no tool that is here now; begin the list again"
+            raise MCPError(types.INVALID_PARAMS, text) from None
+        return types.ListToolsResult(tools=page, next_cursor=after)
 
     async def _call(
         self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        if params.name not in self.tools:
+        found = self._tools.find(params.name)
+        if found is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}")
+        return await found.front.call(context, params, found)
+
+
+class McpFront:
+    """An agent as tools. patience: seconds of a call. permit: see `HostOptions`; None: everybody may call."""
+
+    def __init__(self, upstream: Upstream, *, patience: float = WAIT, permit: Permit | None = None) -> None:
+        self._upstream = upstream
+        self._patience = patience
+        self._permit = permit
+        #: the parts of waiting tasks that a caller has, by owner and task
+        self._shown: SharedTable[Shown] = SharedTable(MOST, upstream.tables, most_bytes=MOST_BYTES)
+        #: the tasks of running calls, and whether they end because the server stops
+        self._running: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
+        #: True when the agent has left its server
+        self.is_closed = False
+        #: the conversation of a caller at the other end of a pipe
+        self._pipe = new_name()
+        #: the card that `_tools` was made from
+        self._card: hub.AgentCard | None = None
+        self._tools: list[types.Tool] = []
+
+    @property
+    def card(self) -> hub.AgentCard:
+        """Of the agent now."""
+        return self._upstream.card
+
+    @property
+    def tools(self) -> list[types.Tool]:
+        """The tools. They are made once for each card."""
+        card = self._upstream.card
+        if card is not self._card:
+            self._tools = tools_of(card)
+            self._card = card
+        return self._tools
+
+    def permits(self, principal: Principal | None) -> bool:
+        """Whether a caller may use the agent."""
+        return may_send(self._permit, principal)
+
+    async def call(
+        self,
+        context: ServerRequestContext[Any, Any],
+        params: types.CallToolRequestParams,
+        offered: Offered,
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """The result of a call of a tool."""
         call = _context(context)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  for the type checker
         self._running.add(task)
         try:
-            if params.name == STATUS_TOOL:
-                return await self._status(context, params, call)
-            return await self._send(context, params, call)
+            if offered.own == STATUS_TOOL:
+                return await self._status(context, params, call, offered)
+            return await self._send(context, params, call, offered)
         except ArgumentError as error:
             return failure(str(error))
         except A2AError as error:
@@ -244,9 +224,8 @@ class McpFront:
         finally:
             self._running.discard(task)
 
-    async def end_calls(self, stopping: asyncio.Event) -> None:
-        """Ends running calls with an error when the event is set. Their tasks are cancelled."""
-        await stopping.wait()
+    def end_calls(self) -> None:
+        """Ends running calls with an error. Their tasks are cancelled."""
         self._is_stopping = True
         for task in self._running:
             task.cancel()
@@ -256,6 +235,7 @@ class McpFront:
         context: ServerRequestContext[Any, Any],
         params: types.CallToolRequestParams,
         call: CallContext,
+        offered: Offered,
     ) -> types.CallToolResult | types.InputRequiredResult:
         given = Call.of(params.arguments)
         owner = owner_of(call)
@@ -273,7 +253,7 @@ class McpFront:
         # The result has the content of all turns of this call, so that a question in between loses none.
         shown = self._shown.get((owner, given.task)) or {}
         while True:
-            answer = await self._turn(context, message, call, shown)
+            answer = await self._turn(context, message, call, shown, offered)
             if isinstance(answer, types.CallToolResult):
                 return answer
             question = None
@@ -327,7 +307,12 @@ class McpFront:
         return new_name(), True
 
     async def _turn(
-        self, context: ServerRequestContext[Any, Any], message: hub.Message, call: CallContext, shown: Shown
+        self,
+        context: ServerRequestContext[Any, Any],
+        message: hub.Message,
+        call: CallContext,
+        shown: Shown,
+        offered: Offered,
     ) -> Answer | types.CallToolResult:
         """The answer to a message; a result if the agent takes longer. Raises A2AError."""
         async with Turn(self._upstream, message, call, shown) as turn:
@@ -338,7 +323,7 @@ class McpFront:
                     update = await turn.next_until(late)
                 except TimeoutError:
                     turn.leave(cancels=False)
-                    return _working(turn.task_id, turn.answer)
+                    return _working(turn.task_id, turn.answer, offered)
                 if update is None:
                     return turn.answer
                 steps += 1
@@ -377,6 +362,7 @@ class McpFront:
         context: ServerRequestContext[Any, Any],
         params: types.CallToolRequestParams,
         call: CallContext,
+        offered: Offered,
     ) -> types.CallToolResult:
         given = params.arguments or {}
         task_id: Any = given.get("task")
@@ -392,31 +378,35 @@ class McpFront:
                 async with asyncio.timeout_at(max(late, asyncio.get_running_loop().time() + _PAUSE)):
                     task = await self._upstream.task(task_id, call)
             except TimeoutError:
-                return failure(_SILENT.format(task=task_id)) if answer is None else _working(task_id, answer)
+                if answer is None:
+                    return failure(_SILENT.format(tool=offered.tool.name, task=task_id))
+                return _working(task_id, answer, offered)
             answer = answer_of(task)
             if task.status.state in AT_REST:
                 break
             if asyncio.get_running_loop().time() + _PAUSE > late:
-                return _working(task_id, answer)
+                return _working(task_id, answer, offered)
             steps += 1
             await context.session.report_progress(steps, message=answer.note or None)
             await asyncio.sleep(_PAUSE)
         result = result_of(answer)
         if answer.waits:
             self._keep_shown(owner_of(call), answer)
-            tool = next(iter(self.tools))
+            tool = next(iter(offered.names.values()))
             add_text(result, f"The task waits for an answer. Call {tool} with task={task_id}")
         return result
 
 
 _DECLINED = "the question of the agent was not answered; its task is cancelled"
-_SILENT = f"The agent has not said how the task goes. Call {STATUS_TOOL} again with task={{task}}"
+_SILENT = "The agent has not said how the task goes. Call {tool} again with task={task}"
 
 
-def _working(task_id: str, answer: Answer) -> types.CallToolResult:
+def _working(task_id: str, answer: Answer, offered: Offered) -> types.CallToolResult:
     """The result of a call that ends before its task."""
     result = result_of(answer)
-    add_text(result, f"The task is still {answer.word}. Call {STATUS_TOOL} with task={task_id}")
+    add_text(
+        result, f"The task is still {answer.word}. Call {offered.names[STATUS_TOOL]} with task={task_id}"
+    )
     return result
 
 

@@ -9,7 +9,7 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from io import TextIOWrapper
@@ -25,11 +25,11 @@ from a2a_bridge.bindings.asgi import Application, Send
 from a2a_bridge.codec.budget import REQUEST_VALUES
 from a2a_bridge.core.callers import Authenticate
 from a2a_bridge.core.errors import A2AError
-from a2a_bridge_adapters.fronts.application import FrontApplication
+from a2a_bridge_adapters.fronts.application import FrontApplication, Opened
 from a2a_bridge_adapters.fronts.callers import Edge, Guarded, problem_headers, respond
-from a2a_bridge_adapters.fronts.mcp import WAIT, McpFront
+from a2a_bridge_adapters.fronts.mcp import WAIT, McpFront, McpServer
 from a2a_bridge_adapters.fronts.mcp_sessions import Sessions
-from a2a_bridge_adapters.fronts.turn import Upstream
+from a2a_bridge_adapters.fronts.turn import Background, Upstream
 
 _log = logging.getLogger("a2a_bridge.fronts")
 
@@ -67,26 +67,42 @@ def mcp_front(
 
 @asynccontextmanager
 async def open_mcp(
-    upstream: Upstream, *, edge: Edge, wait: float = WAIT, stopping: asyncio.Event | None = None
-) -> AsyncIterator[Application]:
-    """The application of an agent that is open already; see `mcp_front`. stopping: when it is set, running
-    calls end with an error.
-    """
-    front = McpFront(upstream, patience=wait)
+    upstream: Upstream,
+    *,
+    edge: Edge,
+    wait: float = WAIT,
+    name: str = "",  # noqa: ARG001  the names of its own tools are short
+) -> AsyncIterator[Opened]:
+    """The application of an agent that is open already; see `mcp_front`."""
+    front = McpFront(upstream, patience=wait, permit=edge.permit)
+    try:
+        async with _transport(McpServer.of(front), edge, upstream) as application:
+            yield Opened(application, front, front.end_calls)
+    finally:
+        front.is_closed = True
+
+
+@asynccontextmanager
+async def open_mcp_of_all(
+    fronts: Mapping[str, McpFront], *, edge: Edge, background: Background
+) -> AsyncIterator[Opened]:
+    """The application of several agents, by name."""
+    text = "Tools of several agents. The name of a tool begins with the name of its agent."
+    async with _transport(McpServer(fronts, "agents", instructions=text), edge, background) as application:
+        yield Opened(application)
+
+
+@asynccontextmanager
+async def _transport(made: McpServer, edge: Edge, background: Background) -> AsyncIterator[Application]:
     manager = StreamableHTTPSessionManager(
-        front.server,
+        made.server,
         security_settings=_security(edge.allowed_hosts),
         max_request_body_size=edge.max_body,
         max_sessions=None,  # see `Sessions`
     )
-    sessions = Sessions(manager, upstream.tables, upstream.spawn)
-    ending = asyncio.create_task(front.end_calls(stopping)) if stopping is not None else None
-    try:
-        async with manager.run():
-            yield Guarded(sessions, edge, _reject)
-    finally:
-        if ending is not None:
-            ending.cancel()
+    sessions = Sessions(manager, background.tables, background.spawn)
+    async with manager.run():
+        yield Guarded(sessions, edge, _reject)
 
 
 def _security(hosts: Sequence[str]) -> TransportSecuritySettings:
@@ -119,7 +135,7 @@ async def serve_stdio(upstream: Upstream, stop: asyncio.Event, stdout: int, *, w
     """Serves an agent on stdin and `stdout`, which it closes, until stdin ends, the client closes stdout, or
     `stop` is set.
     """
-    front = McpFront(upstream, patience=wait)
+    server = McpServer.of(McpFront(upstream, patience=wait)).server
     # A thread that reads stdin cannot be interrupted: the transport reads what it passes on.
     ours, theirs = socket.socketpair()
     with ours, theirs, theirs.makefile("rb") as source:
@@ -134,7 +150,7 @@ async def serve_stdio(upstream: Upstream, stop: asyncio.Event, stdout: int, *, w
             stdin = anyio.wrap_file(TextIOWrapper(source, encoding="utf-8", errors="replace"))
             with open(stdout, "w", encoding="utf-8", newline="") as sink:  # noqa: ASYNC230  a descriptor
                 async with stdio_server(stdin, anyio.wrap_file(sink)) as (read, write):
-                    await front.server.run(read, write, front.server.create_initialization_options())
+                    await server.run(read, write, server.create_initialization_options())
         except* BrokenPipeError:
             _log.info("the client has closed stdout")
         finally:

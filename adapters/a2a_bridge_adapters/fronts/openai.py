@@ -1,4 +1,5 @@
-"""An agent as a model of OpenAI's API: chat completions and responses, with streams.
+"""An agent as a model of OpenAI's API: chat completions and responses, with streams. `openai_serving` has the
+paths and the models.
 
 Rules:
 1. Only the newest message of the user goes to the agent, which keeps the conversation itself.
@@ -20,34 +21,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
-from a2a_bridge.bindings.asgi import Application, Receive, Scope, Send, client_left
+from a2a_bridge.bindings.asgi import Receive, Scope, Send, client_left
 from a2a_bridge.bindings.memory import MOST_BYTES, size_of
 from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.bindings.shares import SharedTable
-from a2a_bridge.codec import JsonSyntaxError, dumps, loads
-from a2a_bridge.codec.budget import REQUEST_VALUES
-from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.callers import Authenticate
+from a2a_bridge.codec import JsonObject, dumps
+from a2a_bridge.core.call import CallContext, Principal
+from a2a_bridge.core.callers import Permit
 from a2a_bridge.core.errors import A2AError, Reason, internal_error
 from a2a_bridge.core.messages import text_part
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_adapters.fronts.application import FrontApplication
-from a2a_bridge_adapters.fronts.callers import (
-    Edge,
-    Guarded,
-    context_for,
-    is_allowed_host,
-    owner_of,
-    path_of,
-    problem_headers,
-    respond,
-)
+from a2a_bridge_adapters.fronts.callers import context_for, may_send, owner_of, problem_headers, respond
 from a2a_bridge_adapters.fronts.conversations import MOST, Conversation, Conversations, context_of, new_name
 from a2a_bridge_adapters.fronts.openai_answers import (
     Chat,
@@ -57,15 +44,7 @@ from a2a_bridge_adapters.fronts.openai_answers import (
     model_document,
     text_of_parts,
 )
-from a2a_bridge_adapters.fronts.openai_requests import (
-    Ask,
-    RequestError,
-    Wanted,
-    chat_request,
-    digest,
-    quoted,
-    response_request,
-)
+from a2a_bridge_adapters.fronts.openai_requests import Ask, RequestError, Wanted, digest, quoted
 from a2a_bridge_adapters.fronts.structured import SchemaError, Structure, UnfitError, validator_of
 from a2a_bridge_adapters.fronts.turn import Answer, Turn, Upstream
 
@@ -74,8 +53,6 @@ _log = logging.getLogger("a2a_bridge.fronts")
 #: the name of the front, for logs and metrics
 BINDING = "OPENAI"
 HEADER = "x-a2a-conversation"
-#: bytes of a request
-BODY = 16 << 20
 #: characters of HEADER
 _LONGEST_NAME = 256
 #: seconds of silence after which a stream begins, and then gets a comment, so that proxies keep it open
@@ -87,49 +64,6 @@ _STREAM = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
-
-
-def openai_front(
-    agent: Any,
-    *,
-    authenticate: Authenticate | None = None,
-    allowed_hosts: Sequence[str] = (),
-    max_body: int = BODY,
-    max_values: int = REQUEST_VALUES,
-    bearer_as: str = "",
-) -> Any:
-    """An agent as a model of OpenAI's API: an ASGI 3 application with /v1/models, /v1/chat/completions and
-    /v1/responses, also without /v1.
-
-    agent: an open `Peer`, or anything that `connect` takes. authenticate: identifies callers, such as an
-    `Authentication`; without it everybody who reaches the application may call, as one caller.
-    allowed_hosts: values of the header Host, `NAME:*` with any port; empty: all. max_body, max_values: bytes
-    and JSON values of a request. bearer_as: see `Edge`.
-    """
-    edge = Edge(
-        max_body=max_body,
-        authenticate=authenticate,
-        max_values=max_values,
-        allowed_hosts=allowed_hosts,
-        bearer_as=bearer_as,
-    )
-    return FrontApplication(agent, partial(open_openai, edge=edge), authenticate)
-
-
-@asynccontextmanager
-async def open_openai(
-    upstream: Upstream,
-    *,
-    edge: Edge,
-    stopping: asyncio.Event | None = None,  # noqa: ARG001  a cancelled request answers by itself
-) -> AsyncIterator[Application]:
-    """The application of an agent that is open already; see `openai_front`."""
-    yield Guarded(OpenAiFront(upstream, edge.allowed_hosts), edge, _reject)
-
-
-async def _reject(error: A2AError, send: Send) -> None:
-    problem = Problem.of(error)
-    await respond(send, problem.status, problem.body, problem_headers(error))
 
 
 @dataclass(slots=True, eq=False)
@@ -165,11 +99,14 @@ class _Exchange:
 
 
 class OpenAiFront:
-    """The API of an agent. allowed_hosts: see `is_allowed_host`."""
+    """An agent as a model. name: of the agent on a server with several; empty: the card has the name. permit:
+    see `HostOptions`; None: everybody may use it.
+    """
 
-    def __init__(self, upstream: Upstream, allowed_hosts: Sequence[str]) -> None:
-        self._allowed_hosts = tuple(allowed_hosts)
+    def __init__(self, upstream: Upstream, name: str = "", permit: Permit | None = None) -> None:
         self._upstream = upstream
+        self._name = name
+        self._permit = permit
         tables = upstream.tables
         self._named = Conversations(BINDING, tables)
         #: conversations by owner and digest of the transcript
@@ -180,53 +117,24 @@ class OpenAiFront:
     @property
     def model(self) -> str:
         """The name of the model."""
+        if self._name:
+            return self._name
         return re.sub(r"[^A-Za-z0-9._-]+", "-", self._upstream.card.name).strip("-") or "agent"
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await self._route(scope, receive, send)
-        except RequestError as error:
-            await _send_problem(send, Problem.of(error))
-        except Exception:  # noqa: BLE001  the caller gets an error without its text
-            _log.exception("a request of OpenAI's API failed")
-            await _send_problem(send, Problem.of(internal_error()))
+    def document(self) -> JsonObject:
+        """The model as the API describes it."""
+        return model_document(self._upstream.card, self.model)
 
-    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not is_allowed_host(scope, self._allowed_hosts):
-            raise RequestError("the header Host is none of this server", status=421)
-        path = path_of(scope).removeprefix("/v1").rstrip("/")
-        method = scope["method"]
-        if path == "/models" or path.startswith("/models/"):
-            _check_method(method, "GET")
-            model = model_document(self._upstream.card, self.model)
-            if path != "/models":
-                self._check_model(path.removeprefix("/models/"))
-                await respond(send, 200, dumps(model))
-                return
-            await respond(send, 200, dumps({"object": "list", "data": [model]}))
-        elif path in ("/chat/completions", "/responses"):
-            _check_method(method, "POST")
-            _check_type(scope)
-            await self._answer(scope, receive, send, is_chat=path == "/chat/completions")
-        elif path == "/completions":
-            text = "this agent has no completions of text: use /v1/chat/completions or /v1/responses"
-            raise RequestError(text, code="unsupported_endpoint", status=404)
-        else:
-            raise RequestError(f"there is nothing at {path_of(scope)}", status=404)
+    def goes_by(self, name: str) -> bool:
+        """Whether a name is one of the model, or of the agent in its card."""
+        return name in (self.model, self._upstream.card.name)
 
-    def _check_model(self, name: str) -> None:
-        if name not in (self.model, self._upstream.card.name):
-            text = f"the model {quoted(name)} does not exist; this agent is {self.model!r}"
-            raise RequestError(text, "model", "model_not_found", 404)
+    def permits(self, principal: Principal | None) -> bool:
+        """Whether a caller may use the agent."""
+        return may_send(self._permit, principal)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, *, is_chat: bool) -> None:
-        body = (await receive())["body"]  # whole: see `Guarded`
-        try:
-            tree = loads(body)
-        except JsonSyntaxError:
-            raise RequestError("the body is not valid JSON") from None
-        ask = chat_request(tree) if is_chat else response_request(tree)
-        self._check_model(ask.model)
+    async def answer(self, scope: Scope, receive: Receive, send: Send, ask: Ask, *, is_chat: bool) -> None:
+        """Answers a request for this model. Raises RequestError."""
         structure = None if ask.wanted is None else await _structure(ask.wanted)
         context = context_for(BINDING, scope)
         owner = owner_of(context)
@@ -395,7 +303,7 @@ class OpenAiFront:
         if exchange.started:
             await _write(send, exchange.form.failing(problem, exchange.said), more=False)
         else:
-            await _send_problem(send, problem)
+            await send_problem(send, problem)
 
     def _restore(self, exchange: _Exchange, turn: Turn) -> None:
         """Keeps a conversation whose message did not get through, so that the caller can try again."""
@@ -489,23 +397,10 @@ _ALIKE = 10
 _NO_RETRY = (b"x-should-retry", b"false")
 
 
-def _check_method(method: str, wanted: str) -> None:
-    if method != wanted:
-        raise RequestError(f"the method is {wanted}, not {method}", status=405)
-
-
-def _check_type(scope: Scope) -> None:
-    """Raises RequestError for a body that is not declared as JSON: a web page of somebody else can send any
-    other type without being asked.
-    """
-    types = [value for name, value in scope["headers"] if name == b"content-type"]
-    if len(types) != 1 or types[0].split(b";")[0].strip().lower() != b"application/json":
-        raise RequestError("the content type is application/json", status=415)
-
-
 async def _write(send: Send, events: Iterable[bytes], *, more: bool = True) -> None:
     await send({"type": "http.response.body", "body": b"".join(events), "more_body": more})
 
 
-async def _send_problem(send: Send, problem: Problem) -> None:
+async def send_problem(send: Send, problem: Problem) -> None:
+    """Answers with an error."""
     await respond(send, problem.status, problem.body, problem.headers)

@@ -7,9 +7,8 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,7 +17,6 @@ import typer
 from a2a_bridge.app import runtime
 from a2a_bridge.app.peer import Peer
 from a2a_bridge.app.process import stop_signals
-from a2a_bridge.bindings.asgi import Application
 from a2a_bridge.bindings.binding import DialOptions, DocumentHost, ListenAddress, http_host
 from a2a_bridge.cli.connect import version_of
 from a2a_bridge.cli.gateway_setup import found, gateway_options
@@ -31,6 +29,7 @@ from a2a_bridge.cli.server_options import ListenOptions
 from a2a_bridge.cli.target import Target, load, parse
 from a2a_bridge.cli.values import parse_binding, use_bridge_key
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_adapters.fronts.application import Opens
 from a2a_bridge_adapters.fronts.callers import LOCAL, Edge
 from a2a_bridge_adapters.fronts.flags import FrontFlags, McpFlags, OpenAiFlags
 from a2a_bridge_adapters.fronts.served import CLOSING
@@ -122,7 +121,7 @@ def run_mcp(context: typer.Context, target: str, flags: McpFlags) -> None:
 
 def run_openai(context: typer.Context, target: str, flags: OpenAiFlags) -> None:
     """Serves an agent over OpenAI's API until a signal. Raises typer.Exit."""
-    from a2a_bridge_adapters.fronts.openai import open_openai
+    from a2a_bridge_adapters.fronts.openai_serving import open_openai
 
     configure_logging(flags.as_gateway())
     open_logging(flags.as_gateway())
@@ -139,11 +138,7 @@ async def _serve_pipe(front: _Front, stdout: int, wait: float, grace: float) -> 
             await serve_stdio(upstream, stop, stdout, wait=wait)
 
 
-#: opens the application of a front for an agent, with an event that ends its running calls
-_Opens = Callable[..., AbstractAsyncContextManager[Application]]
-
-
-def _serve(context: typer.Context, front: _Front, opens: _Opens) -> None:
+def _serve(context: typer.Context, front: _Front, opens: Opens) -> None:
     """Serves a front over HTTP until a signal. Raises typer.Exit."""
     reloader = reloader_of(context)
     front.listening.follow(reloader)
@@ -183,16 +178,16 @@ class Listener:
 
 
 @asynccontextmanager
-async def _open(front: _Front, opens: _Opens) -> AsyncIterator[Listener]:
+async def _open(front: _Front, opens: Opens) -> AsyncIterator[Listener]:
     options, grace = front.listening.options, front.flags.timeout_graceful_shutdown
-    host, stopping = http_host(front.listening.http, options.host_of("http")), asyncio.Event()
+    host = http_host(front.listening.http, options.host_of("http"))
     used: OSError | None = None
     async with (
         _ready(front),
         front.upstream(min(CLOSING, grace)) as upstream,
-        opens(upstream, stopping=stopping) as app,
+        opens(upstream) as opened,
     ):
-        host.mount_application("", app, ending=stopping.set)
+        host.mount_application("", opened.application, ending=opened.end_calls)
         try:
             await host.start()
         except OSError as error:

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from a2a_bridge.app.peer import Peer
-from a2a_bridge.bindings.memory import Tables
+from a2a_bridge.bindings.memory import MemoryAccount, Tables
 from a2a_bridge.bindings.unknown_events import known_only
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
@@ -67,22 +67,13 @@ def size_of_shown(shown: Shown) -> int:
 _NUMBER = 32
 
 
-class Upstream:
-    """The agent of a front, and the work in the background that belongs to turns. service: the agent behind
-    middleware; None for the service of the peer.
-    """
+class Background:
+    """Work that goes on after its request, and what is kept for callers. memory: the account."""
 
-    def __init__(self, peer: Peer, service: Service | None = None) -> None:
-        self._peer = peer
-        self.service = peer.service if service is None else service
+    def __init__(self, memory: MemoryAccount | None = None) -> None:
         self._background: set[asyncio.Task[None]] = set()
         #: of what a front keeps for its callers
-        self.tables = Tables.of(peer.memory)
-
-    @property
-    def card(self) -> hub.AgentCard:
-        """The card of the agent, which can change."""
-        return self._peer.card
+        self.tables = Tables.of(memory)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs bounded work that goes on after its turn."""
@@ -101,6 +92,22 @@ class Upstream:
             for one in late:
                 one.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+
+
+class Upstream(Background):
+    """The agent of a front, and the work in the background that belongs to turns. service: the agent behind
+    middleware; None for the service of the peer.
+    """
+
+    def __init__(self, peer: Peer, service: Service | None = None) -> None:
+        super().__init__(peer.memory)
+        self._peer = peer
+        self.service = peer.service if service is None else service
+
+    @property
+    def card(self) -> hub.AgentCard:
+        """The card of the agent, which can change."""
+        return self._peer.card
 
     async def task(self, task_id: str, context: CallContext) -> hub.Task:
         """The task with an id. Raises A2AError."""
