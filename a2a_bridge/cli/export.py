@@ -205,6 +205,7 @@ def _ip(text: str, name: str) -> tuple[str, int]:
 def _notes(served: ServerFlags, options: FrontOptions) -> list[str]:
     """What the replicas lack for their place behind Envoy."""
     from a2a_bridge.cli.envoy.front import HEALTH_INTERVAL
+    from a2a_bridge.cli.running import FRONTS
 
     notes = []
     if not served.forwarded_allow_ips:
@@ -220,6 +221,12 @@ def _notes(served: ServerFlags, options: FrontOptions) -> list[str]:
         notes.append(
             f"a replica that stops has to listen until Envoy has looked at it, which it does every"
             f" {HEALTH_INTERVAL:g} s: --drain-window 5"
+        )
+    kept = [f"--{name}" for name in FRONTS if getattr(served, name)]
+    if kept and len(options.replicas) > 1:
+        notes.append(
+            f"{' and '.join(kept)}: sessions and conversations are those of one replica, and Envoy sends each"
+            " request to any of them: export one --replica"
         )
     notes += [
         f"no host name leads to the gRPC port of agent {agent.name!r}: [agents.{agent.name}] host"

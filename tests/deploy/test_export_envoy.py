@@ -320,3 +320,7 @@ async def test_notes_name_what_the_replicas_lack() -> None:
         "A2A_BRIDGE_DRAIN_WINDOW": "5",
     }
     assert not (await command("export", "envoy", "--replica", "a", env=settings)).err
+    settings |= {"A2A_BRIDGE_MCP": "1", "A2A_BRIDGE_OPENAI": "1"}
+    assert not (await command("export", "envoy", "--replica", "a", env=settings)).err
+    done = await command("export", "envoy", "--replica", "a", "--replica", "b", env=settings)
+    assert "--mcp and --openai: sessions and conversations are those of one replica" in done.err
