@@ -90,7 +90,8 @@ class Connection(ResponseHandler):
 
     @property
     def should_close(self) -> bool:
-        return not self.is_clean or super().should_close
+        # Not by `super`, for the same reason. What came between exchanges is in `_tail`.
+        return not self.is_clean or bool(self._tail) or self._exception is not None
 
     @property
     def speaks_http_2(self) -> bool:
@@ -213,18 +214,21 @@ class Exchange:
         "_ended",
         "_heard",
         "_lost",
-        "_parser",
         "_sent",
         "_silence",
         "_unsent",
         "_waiter",
+        "lease",
+        "parser",
     )
 
     def __init__(
         self, connection: Connection, head: bytes, body: bytes | None, deadline: float, silence: float | None
     ) -> None:
         self._connection = connection
-        parser = self._parser = connection.parser
+        parser = self.parser = connection.parser
+        #: gives the connection back to the pool at the end
+        self.lease: aiohttp.connector.Connection | None = None
         self._waiter: asyncio.Future[None] | None = None
         #: what ended it on this side; nothing is read any more
         self._ended: BaseException | None = None
@@ -268,36 +272,33 @@ class Exchange:
 
     @property
     def status(self) -> int:
-        return self._parser.status
-
-    @property
-    def reason(self) -> str:
-        return self._parser.reason
-
-    @property
-    def version(self) -> str:
-        return self._parser.version
+        return self.parser.status
 
     @property
     def headers(self) -> CIMultiDict[str]:
-        return self._parser.headers
+        return self.parser.headers
+
+    @property
+    def head_line(self) -> str:
+        """The status line."""
+        parser = self.parser
+        return f"HTTP/{parser.version} {parser.status} {parser.reason}".rstrip()
 
     @property
     def content_type(self) -> str:
         """The media type of the body in lower case, without parameters."""
-        return self._parser.headers.get(CONTENT_TYPE, "").partition(";")[0].strip().lower()
+        return self.parser.headers.get(CONTENT_TYPE, "").partition(";")[0].strip().lower()
 
     async def head(self) -> None:
         """Waits for the head of the response. Raises aiohttp.ClientError, TimeoutError."""
-        parser = self._parser
-        while not parser.has_head:
+        while not self.parser.has_head:
             await self._more()
 
     async def read(self) -> bytes:
         """The next bytes of the body, which are there already if they came with the head; empty at its end.
         Raises aiohttp.ClientError, TimeoutError, UndecodableError, and the error of `end`.
         """
-        parser, decoder = self._parser, self._decoder
+        parser, decoder = self.parser, self._decoder
         if decoder is None and CONTENT_ENCODING in parser.headers:
             decoder = self._decoder = decoder_of(parser.headers.getall(CONTENT_ENCODING))
         while True:
@@ -322,17 +323,21 @@ class Exchange:
             else:
                 await self._more()
 
-    async def _more(self) -> None:
-        """Waits until more has come."""
+    def whole(self, most: int) -> bytes | None:
+        """The whole body, if it is here, not compressed and not larger than `most` bytes; None otherwise."""
+        parser = self.parser
+        if not parser.complete or self._ended is not None or parser.held > most:
+            return None
+        return None if CONTENT_ENCODING in parser.headers else parser.take()
+
+    def _more(self) -> asyncio.Future[None]:
+        """More of the response, to be awaited."""
         if self._ended is not None:
             raise self._ended
         if self._lost is not None:
             raise self._lost
-        self._waiter = self._connection.loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        waiter = self._waiter = self._connection.loop.create_future()
+        return waiter
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -363,9 +368,10 @@ class Exchange:
 
     def close(self) -> None:
         """Gives the connection back; it is clean if all has been sent and read to its end."""
-        connection, parser = self._connection, self._parser
+        connection, parser = self._connection, self.parser
+        if connection.exchange is not self:
+            return  # it was closed before
         connection.exchange = None
-        self._wake()
         if (
             parser.complete
             and parser.keep_alive
@@ -382,12 +388,14 @@ class Exchange:
             connection.is_fresh = False
             connection.written += self._sent
         self._unsent = None
+        if self.lease is not None:
+            self.lease.release()
 
     # ------------------------------------------------------------------ called by the connection
 
     def received(self, data: bytes) -> None:
         """More of the response has come."""
-        parser = self._parser
+        parser = self.parser
         if self._silence is not None:
             self._heard = self._connection.loop.time()
         if self._lost is not None:
@@ -404,11 +412,13 @@ class Exchange:
                 self._connection.stop_reading()
             if not (parser.has_head or parser.surplus):
                 return  # part of a head
-        self._wake()
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     def lost(self, exc: BaseException | None) -> None:
         """The connection has ended, or the agent's half of it."""
-        parser = self._parser
+        parser = self.parser
         if self._lost is not None:
             return
         if exc is None and parser.end():

@@ -94,6 +94,11 @@ class HeaderParameters(Mapping[str, str]):
             return default
         return values[0] if len(values) == 1 else Joined(values)
 
+    def among(self, names: Iterable[str]) -> list[str]:
+        """Those of some names that headers have."""
+        headers = self._headers
+        return [name for name in names if name in headers]
+
     def __bool__(self) -> bool:
         return next(iter(self._headers), None) is not None
 
@@ -239,7 +244,10 @@ def request_headers(
     headers: dict[str, str] = {}
     parameters = context.parameters
     if parameters:
-        for name in options.forward:
+        names: Iterable[str] = options.forward
+        if type(parameters) is HeaderParameters:
+            names = parameters.among(options.forward)
+        for name in names:
             value = parameters.get(name)
             if value is not None:
                 headers[name] = value

@@ -33,8 +33,9 @@ from a2a_bridge.bindings.memory import Arriving
 from a2a_bridge.bindings.places import read_place
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.masking import without_query_values
-from a2a_bridge_transports._http import agent_connection, sse
+from a2a_bridge_transports._http import sse
 from a2a_bridge_transports._http.agent_connection import Connection, UntouchedError
+from a2a_bridge_transports._http.agent_connection import Exchange as AgentExchange
 from a2a_bridge_transports._http.connector import Checked, Connector, build_resolver, unavailable
 from a2a_bridge_transports._http.exchange import CONTENT_ENCODING, CONTENT_LENGTH
 from a2a_bridge_transports._http.failures import FAILURES, raise_failure
@@ -109,40 +110,6 @@ def _context(tls: Any) -> ssl.SSLContext | bool:
     return tls if isinstance(tls, ssl.SSLContext) else True
 
 
-class Response:
-    """A response whose head has come, and the connection it comes over. `close` gives that back."""
-
-    __slots__ = ("_exchange", "_lease", "headers", "read", "status")
-
-    def __init__(self, exchange: agent_connection.Exchange, lease: aiohttp.connector.Connection) -> None:
-        self._exchange = exchange
-        self._lease = lease
-        self.status = exchange.status
-        self.headers = exchange.headers
-        #: the next bytes of the body; see `agent_connection.Exchange.read`
-        self.read = exchange.read
-
-    @property
-    def content_type(self) -> str:
-        """The media type of the body in lower case, without parameters."""
-        return self._exchange.content_type
-
-    @property
-    def head_line(self) -> str:
-        """The status line."""
-        exchange = self._exchange
-        return f"HTTP/{exchange.version} {exchange.status} {exchange.reason}".rstrip()
-
-    def end(self, error: BaseException) -> None:
-        """Ends the wait for more of the body with an error."""
-        self._exchange.end(error)
-
-    def close(self) -> None:
-        """Keeps the connection for the next request if the response was read whole, closes it otherwise."""
-        self._exchange.close()
-        self._lease.release()
-
-
 class Exchanger:
     """Requests over the connections of one connector, with the bridge's deadlines and errors. direct: never
     over a proxy.
@@ -162,8 +129,12 @@ class Exchanger:
         """The whole response to a request. Raises UNAVAILABLE, DEADLINE_EXCEEDED, INVALID_AGENT_RESPONSE."""
         response = await self._send(method, url, headers, body, limit, None)
         try:
-            data = await self._read(response)
-            return Fetched(response.status, response.headers, data)
+            data = response.whole(self._options.max_message)
+            if data is None:
+                data = await self._read(response)
+            if self._options.frame_observer is not None and data:
+                self._options.frame_observer(Frame(False, body=data))
+            return Fetched(response.parser.status, response.parser.headers, data)
         except FAILURES as error:
             self._fail(error, "call", url)
         finally:
@@ -195,7 +166,7 @@ class Exchanger:
     @asynccontextmanager
     async def stream(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, limit: float | None
-    ) -> AsyncIterator[Response]:
+    ) -> AsyncIterator[AgentExchange]:
         """A request whose response is read as it arrives. Leaving closes a connection with unread data."""
         response = await self._send(method, url, headers, body, limit, self._options.idle_timeout)
         try:
@@ -211,7 +182,7 @@ class Exchanger:
         body: bytes | None,
         limit: float | None,
         silence: float | None,
-    ) -> Response:
+    ) -> AgentExchange:
         """Sends a request and waits for the head of its response."""
         connector = self._connector
         if connector.closed:
@@ -220,15 +191,22 @@ class Exchanger:
         deadline = inf if limit is None else self._loop.time() + limit
         is_repeated = False
         while True:
-            exchange: agent_connection.Exchange | None = None
+            exchange: AgentExchange | None = None
             try:
-                origin = self._origin(url)
+                origin = self._origins.get((url.scheme, url.authority)) or self._origin(url)
                 if origin.auth is not None:
                     check_user(url, headers)
-                lease, connection = await self._connection(origin, limit)
+                wait = self._wait
+                if wait.total != limit:
+                    wait = self._wait = aiohttp.ClientTimeout(total=limit)
+                lease = await connector.connect(origin, [], wait)
+                connection = lease.protocol
+                if not isinstance(connection, Connection) or not connection.is_quiet():
+                    lease.close()
+                    continue
                 try:
                     head = origin.head(method, url, headers, body)
-                    exchange = agent_connection.Exchange(connection, head, body, deadline, silence)
+                    exchange = AgentExchange(connection, head, body, deadline, silence)
                     await exchange.head()
                 except BaseException:
                     if exchange is not None:
@@ -243,33 +221,22 @@ class Exchanger:
                 continue
             except FAILURES as error:
                 self._fail(error, "call", url)
-            response = Response(exchange, lease)
+            exchange.lease = lease
             if self._options.frame_observer is not None:
-                self._show_heads(head, body, response)
-            return response
+                self._show_heads(head, body, exchange)
+            return exchange
 
-    async def _connection(
-        self, origin: Origin, limit: float | None
-    ) -> tuple[aiohttp.connector.Connection, Connection]:
-        """A connection to an origin, on which nothing waits to be read. limit: seconds."""
-        wait = self._wait
-        if wait.total != limit:
-            wait = self._wait = aiohttp.ClientTimeout(total=limit)
-        while True:
-            lease = await self._connector.connect(origin, [], wait)
-            protocol = lease.protocol
-            if isinstance(protocol, Connection) and protocol.is_quiet():
-                return lease, protocol
-            lease.close()
-
-    async def whole(self, response: Response) -> bytes:
+    async def whole(self, response: AgentExchange) -> bytes:
         """The body of a response that is no stream."""
         try:
-            return await self._read(response)
+            data = await self._read(response)
         except FAILURES as error:
             self._fail(error, "call")
+        if self._options.frame_observer is not None and data:
+            self._options.frame_observer(Frame(False, body=data))
+        return data
 
-    async def events(self, response: Response) -> AsyncGenerator[list[sse.Event], None]:
+    async def events(self, response: AgentExchange) -> AsyncGenerator[list[sse.Event], None]:
         """The events of a response, in groups as they arrive. Raises UNAVAILABLE (phase=stream) for silence
         or an incomplete end, and DEADLINE_EXCEEDED.
         """
@@ -311,13 +278,13 @@ class Exchanger:
         raise_failure(error, phase, self._proxy(url), secure=url.scheme == "https")
 
     def _origin(self, url: URL) -> Origin:
-        """The origin of a URL, made once. Raises UNAVAILABLE for an unusable proxy, aiohttp.InvalidURL."""
-        key = (url.scheme, url.authority)
-        origin = self._origins.get(key)
-        if origin is None:
-            if len(self._origins) >= _ORIGINS:
-                self._origins.clear()
-            origin = self._origins[key] = Origin(url, self._proxy(url), self._loop)
+        """The origin of a URL, made for the first request. Raises UNAVAILABLE for an unusable proxy,
+        aiohttp.InvalidURL.
+        """
+        if len(self._origins) >= _ORIGINS:
+            self._origins.clear()
+        origin = Origin(url, self._proxy(url), self._loop)
+        self._origins[url.scheme, url.authority] = origin
         return origin
 
     def _proxy(self, url: URL) -> URL | None:
@@ -332,7 +299,8 @@ class Exchanger:
         except ValueError as error:
             raise unavailable(str(error), "connect") from None
 
-    async def _read(self, response: Response) -> bytes:
+    async def _read(self, response: AgentExchange) -> bytes:
+        """The body. Raises INVALID_AGENT_RESPONSE for one that is too large."""
         limit = self._options.max_message
         # An array from the second chunk on: small chunks as objects would take many times their length.
         data: bytes | bytearray = await response.read()
@@ -350,12 +318,9 @@ class Exchanger:
         if len(data) > limit:
             text = f"the agent's answer is larger than {limit} bytes"
             raise A2AError(Reason.INVALID_AGENT_RESPONSE, text, blame=Blame.PEER)
-        data = bytes(data)
-        if self._options.frame_observer is not None and data:
-            self._options.frame_observer(Frame(False, body=data))
-        return data
+        return bytes(data)
 
-    def _show_heads(self, head: bytes, body: bytes | None, response: Response) -> None:
+    def _show_heads(self, head: bytes, body: bytes | None, response: AgentExchange) -> None:
         """Reports the request as sent, which is certain only now, and the head of the response."""
         observe = self._options.frame_observer
         if observe is None:

@@ -11,6 +11,7 @@ Rules (JSON-RPC 2.0; A2A 1.0.1 section 9):
    methods.
 """
 
+from functools import cache
 from typing import NamedTuple, cast
 
 from a2a_bridge.codec import Json, JsonObject, JsonSyntaxError, loads_exact
@@ -97,8 +98,14 @@ def error(id: bytes, body: Json) -> bytes:  # noqa: A002
 def request(id: int, method: str, params: Json) -> bytes:  # noqa: A002
     """A request; without params if they are None."""
     if params is None:
-        return b'{"jsonrpc":"2.0","id":%d,"method":%b}' % (id, dumps(method))
-    return b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}' % (id, dumps(method), dumps(params))
+        return b'{"jsonrpc":"2.0","id":%d,"method":%b}' % (id, _quoted(method))
+    return b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}' % (id, _quoted(method), dumps(params))
+
+
+@cache
+def _quoted(method: str) -> bytes:
+    """The name of a method as JSON: those of the rows of known versions, which are few."""
+    return dumps(method)
 
 
 def answer(data: bytes) -> Answer:
