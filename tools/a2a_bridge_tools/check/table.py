@@ -21,6 +21,7 @@ from a2a_bridge_tools.check.network import (
     tcp,
     tls,
 )
+from a2a_bridge_tools.check.others import others
 
 STEPS: Sequence[Step] = (
     dns,
@@ -35,6 +36,7 @@ STEPS: Sequence[Step] = (
     public_url,
     other_versions,
     check_unknown_task,
+    others,
     time_limits,
     authentication,
     message,
