@@ -11,7 +11,7 @@ import aiohttp
 
 from a2a_bridge_transports._http.agent_connection import Connection, Exchange, NoResponseError
 from a2a_bridge_transports._http.decoding import UndecodableError
-from a2a_bridge_transports._http.response_parser import MOST_INTERIM, MOST_LINES
+from a2a_bridge_transports._http.response_parser import MOST_HEAD, MOST_INTERIM, MOST_LINES
 
 #: the end of the connection, as a piece
 END = b""
@@ -457,6 +457,23 @@ SHAPES: list[tuple[str, bytes, bool, str, bytes, bool]] = [
     ("a response, then the end", plain(), True, GOOD, b"ok", False),
     # --- sizes ---
     (
+        "headers up to the limit",
+        LINE + b"A: b\r\n" * (MOST_LINES - 1) + b"Content-Length: 2\r\n\r\nok",
+        False,
+        GOOD,
+        b"ok",
+        True,
+    ),
+    ("a head up to its limit", plain(A="a" * (MOST_HEAD - 30)), False, GOOD, b"ok", True),
+    (
+        "interim responses up to the limit",
+        head("102 Processing") * MOST_INTERIM + plain(),
+        False,
+        GOOD,
+        b"ok",
+        True,
+    ),
+    (
         "many headers",
         LINE + b"A: b\r\n" * MOST_LINES + b"Content-Length: 2\r\n\r\nok",
         False,
@@ -464,7 +481,7 @@ SHAPES: list[tuple[str, bytes, bool, str, bytes, bool]] = [
         b"",
         False,
     ),
-    ("a long header", plain(A="a" * 140_000), False, MALFORMED, b"", False),
+    ("a long header", plain(A="a" * MOST_HEAD), False, MALFORMED, b"", False),
     ("a header that does not end", LINE + b"A: " + b"a" * 300_000, False, MALFORMED, b"", False),
     (
         "bytes that are not UTF-8 in a header",

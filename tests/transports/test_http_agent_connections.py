@@ -225,6 +225,15 @@ async def test_an_answer_that_comes_before_the_request_is_none() -> None:
         assert await one.answer(one.call()) == b"second"
 
 
+async def test_an_answer_that_waits_in_the_system_before_the_request_is_none() -> None:
+    async with agent() as one:
+        kept = await one.exchange()
+        kept.sendall(plain(b"for nobody"))
+        call = one.call()  # before the loop has read it
+        assert await one.answer(call) == b"second"
+        assert len(one.accepted) == 2
+
+
 async def test_heads_of_requests_hold_what_they_say() -> None:
     url = URL("http://user:pass@example.com:81/a?b=c", encoded=True)
     origin = Origin(url, None, asyncio.get_running_loop())
