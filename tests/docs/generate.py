@@ -15,6 +15,8 @@ from benchmarks import report
 from benchmarks.scale import report as scale
 from tests.docs import api, commands, fronts, limits, losses, metrics, options, peers
 from tests.docs.pages import DOCS, ROOT
+from tests.fronts.grid import results
+from tests.fronts.grid.table import GROUPS
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ def everything() -> Iterator[Made]:
     yield Made(DOCS / "reference" / "benchmarks.md", benchmarks, "benchmarks")
     yield Made(DOCS / "reference" / "scaling.md", scaling, "scaling")
     yield Made(DOCS / "reference" / "metrics.md", metrics.table, "metrics")
+    for group in GROUPS:
+        yield Made(DOCS / "reference" / "fronts.md", lambda name=group.name: results.table(name), group.name)  # type: ignore[misc]
     yield Made(DOCS / "reference" / "openai.md", fronts.parameters, "parameters")
     yield Made(DOCS / "reference" / "peers.md", peers.quirks, "quirks")
     yield Made(DOCS / "reference" / "peers.md", peers.addresses, "addresses")
