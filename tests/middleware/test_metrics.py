@@ -16,7 +16,6 @@ from a2a_bridge.codec import dumps, loads
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext, Origin, Principal
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.core.operations import Unary
 from a2a_bridge.middleware import Limits, Usage, limits, usage
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.middleware.metrics import Gather, Metrics, merge
@@ -113,7 +112,7 @@ async def test_labels_are_bounded() -> None:
     for number in range(50):
         context = replace(CONTEXT, principal=Principal(f"caller-{number}"), tenant=f"t-{number}")
         await ask(service, get(context, task_id=f"task-{number}"))
-        operation = Unary(f"Extension{number}", hub.GetTaskRequest, hub.Task)
+        operation = replace(ops.GET_TASK, name=f"Extension{number}")
         await ask(service, Call(operation, hub.GetTaskRequest(id="x"), context))
     _, text = await metrics.exposition()
     series = [line for line in text.decode().splitlines() if line.startswith("a2a_bridge_requests_total{")]
