@@ -238,6 +238,7 @@ main()
 _HELP = {
     "a2a_bridge.core",
     "a2a_bridge.core.extras",
+    "a2a_bridge.core.foreign_text",
     "a2a_bridge.core.masking",
     "a2a_bridge.core.options",
     "a2a_bridge.extensions",
@@ -252,6 +253,7 @@ _CORE = {
     "a2a_bridge.core.extras",
     "a2a_bridge.core.kinds",
     "a2a_bridge.core.addresses",
+    "a2a_bridge.core.foreign_text",
     "a2a_bridge.core.masking",
     "a2a_bridge.core.option_classes",
 }

@@ -59,7 +59,9 @@ def test_flags_that_the_pages_name_exist() -> None:
     # Those of Click, and of the programs that the Makefile runs.
     known |= {"--help", "--help-all", "--version", "--install-completion", "--show-completion"}
     known |= {"--seed", "--schedules", "--minutes", "--folder"}
-    tools = {DOCS / "reference" / name for name in ("benchmarks.md", "sdks.md", "conformance.md")}
+    tools = {
+        DOCS / "reference" / name for name in ("benchmarks.md", "sdks.md", "conformance.md", "fronts.md")
+    }
     unknown = [
         (name(page), flag)
         for page in PAGES

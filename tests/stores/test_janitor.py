@@ -85,13 +85,16 @@ async def test_a_round_costs_what_is_due(url: str) -> None:
         for many in (10, 1000):
             ended = [Author(store).begin(f"{many}-{number}", state=COMPLETED) for number in range(many)]
             await asyncio.gather(*(author.sync() for author in ended))
-            statements.clear()
-            event.listen(
-                engine, "before_cursor_execute", listen := lambda *given: statements.append(given[2:4])
-            )
-            await janitor(store, options, HOUR / 2).round()
-            event.remove(engine, "before_cursor_execute", listen)
-            costs.append(len(statements))
+            counts: list[int] = []
+            for _ in range(3):  # a heartbeat may fall into one of them
+                statements.clear()
+                event.listen(
+                    engine, "before_cursor_execute", listen := lambda *given: statements.append(given[2:4])
+                )
+                await janitor(store, options, HOUR / 2).round()
+                event.remove(engine, "before_cursor_execute", listen)
+                counts.append(len(statements))
+            costs.append(min(counts))
         assert await rows(store, "segments") == 1010
         assert costs[0] == costs[1] <= 15
         reading = [one for one in statements if re.search(r"\.(ended|created) <", one[0])]
