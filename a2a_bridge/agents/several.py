@@ -102,6 +102,7 @@ class Agents:
                 self._grpc = find("GRPC").host(options.grpc, own)
         else:
             host.options = http
+            host.cards = self._cards_at
         self._fronts = Fronts(options)
         Catalogue(self._members, self._fronts).publish(self._http)
         dialects = [one for one in KNOWN if one.form(GRPC) is not None]
@@ -120,6 +121,11 @@ class Agents:
     def cards(self) -> Mapping[str, hub.AgentCard]:
         """The cards of the available agents by name, as a caller on this machine sees them."""
         return {name: one.server.card for name, one in self._members.items() if one.server is not None}
+
+    def _cards_at(self, url: str) -> Mapping[str, hub.AgentCard]:
+        """Those of `cards`, as a caller of the application at a base URL sees them."""
+        servers = {name: one.server for name, one in self._members.items() if one.server is not None}
+        return {name: server.card_at(f"{url}{PATH}/{name}") for name, server in servers.items()}
 
     async def open(self, entries: Sequence[AgentEntry]) -> None:
         """Opens the agents, then the listeners. The agents that are left when none has been opened for

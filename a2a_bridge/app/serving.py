@@ -156,6 +156,10 @@ class Server:
         """The card as a caller on this machine sees it."""
         return self._advertisement.card_with_tls()
 
+    def card_at(self, url: str) -> hub.AgentCard:
+        """The card as a caller at a base URL sees it."""
+        return self._advertisement.card(url)
+
     @property
     def described(self) -> hub.AgentCard:
         """The card without addresses, to be read only; another object after each change of the card."""

@@ -390,6 +390,8 @@ class ApplicationHost(DocumentHost, Protocol):
     trailers: bool | None
     #: the card that a caller at a base URL gets, once the application has started
     card: Callable[[str], hub.AgentCard] | None
+    #: those of several agents by name; None if there is one
+    cards: Callable[[str], Mapping[str, hub.AgentCard]] | None
     #: True once the server has begun to drain
     draining: bool
     #: the listener for operators, once the application has started; None without one

@@ -11,10 +11,9 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from a2a_bridge.app.planning import ServeOptions
@@ -65,8 +64,6 @@ class Advertised:
     """Which cards are checked. names: of agents; None: all that the server has."""
 
     names: frozenset[str] | None = None
-    #: the server with several agents, if an application in Envoy is in its place
-    several: Callable[[], Any] | None = None
     pauses: Sequence[float] = _PAUSES
 
     @classmethod
@@ -75,13 +72,11 @@ class Advertised:
         return cls() if options.public_url or options.public_grpc else None
 
     @asynccontextmanager
-    async def check_cards(self, server: Any) -> AsyncIterator[None]:
-        """Checks the cards of a running server in the background, while the context is open."""
-        if self.several is not None:
-            server = self.several() or server
-        several: Mapping[str, hub.AgentCard] | None = getattr(server, "cards", None)
-        cards = {"": getattr(server, "card", None)} if several is None else dict(several)
-        chosen = [card for name, card in cards.items() if card and (self.names is None or name in self.names)]
+    async def check_cards(self, cards: Mapping[str, hub.AgentCard]) -> AsyncIterator[None]:
+        """Checks the cards of a running server in the background, while the context is open. cards: by the
+        name of the agent.
+        """
+        chosen = [card for name, card in cards.items() if self.names is None or name in self.names]
         task = asyncio.create_task(self._check(chosen))
         try:
             yield

@@ -206,8 +206,6 @@ async def serve_all(kind: AgentKind, flags: Any, reloader: Reloader | None) -> N
     if advertised is None:
         public = [name for name, one in flags.agents.items() if "public_url" in one.given and one.public_url]
         advertised = Advertised(frozenset(public)) if public else None
-    if advertised is not None:
-        advertised = replace(advertised, several=lambda: changes.server)
     await serve_until_signal(
         opening, flags.timeout_graceful_shutdown, listening.counting, reloader, advertised, launch
     )

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import grpc.aio
 import httpx
 import pytest
 import typer
+from aiohttp import web
 
 from a2a_bridge import connect, interface
 from a2a_bridge.bindings.binding import DialOptions
@@ -24,6 +26,8 @@ from tests.cli.commands import ANY_PORT, FILES, Running, command, logged, servin
 from tests.patience import PATIENCE
 from tests.rejections import rejected
 from tests.runtime.scene import BINDINGS
+from tests.shared_library import need_shared_library
+from tests.sites import site
 
 AGENTS = """
 from a2a_bridge import Run, agent
@@ -158,6 +162,61 @@ async def test_agents_change_with_the_file(folder: Path) -> None:
             done = await running.ended()
     assert done.code == 0
     assert "agent blue cannot be reached, it is tried again" in done.err
+
+
+@pytest.mark.parametrize("server", ["builtin", "envoy"])
+async def test_a_terminal_shows_how_many_agents_answer(server: str, folder: Path) -> None:
+    if server == "envoy":
+        need_shared_library()
+    answers = asyncio.Event()
+
+    async def slow(request: web.Request) -> web.Response:
+        await answers.wait()
+        async with httpx.AsyncClient() as http:
+            return web.json_response((await http.get(f"{agents['red']}{request.path}")).json())
+
+    where = ("--server", "envoy", "--listen", "127.0.0.1:0") if server == "envoy" else ANY_PORT
+    screen, terminal = os.openpty()
+    os.set_blocking(screen, False)
+    loop, shown = asyncio.get_running_loop(), bytearray()
+    more = asyncio.Event()
+
+    def read() -> None:
+        shown.extend(os.read(screen, 65536))
+        more.set()
+
+    async def until_shown(text: bytes) -> None:
+        while text not in shown:
+            more.clear()
+            await more.wait()
+
+    loop.add_reader(screen, read)
+    try:
+        async with asyncio.timeout(PATIENCE), upstreams(folder, "red", "blue") as agents, site(slow) as url:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "a2a_bridge", "gateway", *where),
+                *("--config", written(folder, {**agents, "slow": url})),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=terminal,
+            )
+            assert process.stdout is not None
+            try:
+                await until_shown(b"2 of 3 agents answer")
+                answers.set()
+                assert (await process.stdout.readline()).startswith(b"ready "), shown
+                await until_shown(b"/agents/slow")
+                process.terminate()
+            finally:
+                await process.communicate()
+    finally:
+        loop.remove_reader(screen)
+        os.close(screen)
+        os.close(terminal)
+    # The next step, and then the first message, stand in the place of a step.
+    for step in (b"2 of 3 agents answer", b"3 of 3 agents answer"):
+        assert step + b"\r" + b" " * len(step) + b"\r" in shown
+    assert process.returncode == 0
 
 
 @dataclass(frozen=True)
