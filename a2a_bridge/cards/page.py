@@ -8,6 +8,7 @@ Rules:
 
 import base64
 import hashlib
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -22,21 +23,40 @@ from a2a_bridge.dialects.v1_0.forms import WELL_KNOWN_PATH
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 _STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;"
-    "background:#fff}code,pre{font:14px/1.4 ui-monospace,monospace}pre{background:#f3f3f3;padding:.7rem;"
-    "white-space:pre-wrap;overflow-wrap:anywhere}th,td{text-align:left;padding:.2rem 1rem .2rem 0;"
-    "overflow-wrap:anywhere}a{color:#0550ae}@media(prefers-color-scheme:dark){body{color:#ddd;"
-    "background:#181818}pre{background:#262626}a{color:#7ab7ff}}summary{cursor:pointer;font-weight:600}"
-    "button{font:inherit;margin:.3rem 0 1rem}pre{margin-bottom:0}code{overflow-wrap:anywhere}"
-    "@media(max-width:40rem){body{margin:1rem auto}tr{display:block;padding:.3rem 0}th{display:none}"
-    "td{display:inline-block;padding:0 .6rem 0 0}td:last-child{display:block}}"
+    ":root{color-scheme:light dark;--text:#1f2328;--dim:#59636e;--line:#d1d9e0;--block:#f6f8fa;"
+    "--link:#0550ae;--word:#8250df;--flag:#0550ae;--text-of:#0a6b2d}"
+    "@media(prefers-color-scheme:dark){:root{--text:#e6e6e6;--dim:#9aa4af;--line:#3a4048;--block:#212529;"
+    "--link:#7ab7ff;--word:#d2a8ff;--flag:#79c0ff;--text-of:#7ee787}}"
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:56rem;margin:2.5rem auto;padding:0 1rem;"
+    "color:var(--text);background:Canvas}"
+    "h1{margin:0;line-height:1.2;overflow-wrap:anywhere}"
+    "h1 small{font-size:.5em;font-weight:400;color:var(--dim)}"
+    "h2{margin:2.2rem 0 .6rem;font-size:1.25rem}h3{margin:0;font-size:.9rem}a{color:var(--link)}"
+    ".lead{font-size:1.15rem;margin:.6rem 0;overflow-wrap:anywhere}.dim{color:var(--dim)}"
+    "code,pre{font:14px/1.5 ui-monospace,monospace;overflow-wrap:anywhere}"
+    "table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.4rem 1rem .4rem 0;"
+    "border-bottom:1px solid var(--line);vertical-align:top}"
+    "th{font-weight:600;font-size:.9rem;color:var(--dim)}"
+    "td:last-child{width:99%;overflow-wrap:anywhere}td:not(:last-child){white-space:nowrap}"
+    "section{border:1px solid var(--line);border-radius:6px;margin:.8rem 0;overflow:hidden}"
+    "header{display:flex;align-items:center;justify-content:space-between;"
+    "min-height:2.2rem;padding:0 .4rem 0 .8rem;"
+    "border-bottom:1px solid var(--line)}pre{margin:0;padding:.7rem .8rem;background:var(--block);"
+    "white-space:pre-wrap}pre b{color:var(--word)}pre i{font-style:normal;color:var(--flag)}"
+    "pre q{quotes:none;color:var(--text-of)}pre q::before,pre q::after{content:none}"
+    "button{font:13px system-ui,sans-serif;padding:.2rem .6rem;cursor:pointer}"
+    "summary{cursor:pointer;font-weight:600;margin:.8rem 0}"
+    "@media(max-width:40rem){body{margin:1.2rem auto}tr{display:block;padding:.4rem 0;"
+    "border-bottom:1px solid var(--line)}th{display:none}"
+    "td{display:inline-block;padding:0 .6rem 0 0;border:0}"
+    "td:last-child{display:block;width:auto}}"
 )
 # The clipboard is closed to pages without TLS, but for this machine; there the text is selected.
 _SCRIPT = (
     "for(const pre of document.querySelectorAll('pre')){const b=document.createElement('button');"
     "b.type='button';b.textContent='Copy';b.onclick=async()=>{try{await navigator.clipboard.writeText("
     "pre.textContent);b.textContent='Copied'}catch{getSelection().selectAllChildren(pre);"
-    "b.textContent='Selected'}setTimeout(()=>b.textContent='Copy',1500)};pre.after(b)}"
+    "b.textContent='Selected'}setTimeout(()=>b.textContent='Copy',1500)};pre.previousElementSibling.append(b)}"
 )
 
 
@@ -50,6 +70,8 @@ CSP = (
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _TEXT = "hello"
+#: a word of a command, as `shlex.quote` writes it, or the space between two
+_WORD = re.compile(r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])+|\s+|.")
 
 
 def agent_page(card: hub.AgentCard, base_url: str, others: Iterable[tuple[str, str]] = ()) -> bytes:
@@ -57,7 +79,7 @@ def agent_page(card: hub.AgentCard, base_url: str, others: Iterable[tuple[str, s
     newest = [one for one in card.supported_interfaces if not is_old(one)]
     older = [one for one in card.supported_interfaces if is_old(one)]
     first, folded = (newest, older) if newest else (older, [])
-    parts = [f"<p>{escape(card.description)}</p>", _skills(card.skills), "<h2>Addresses</h2>"]
+    parts = [_skills(card.skills), "<h2>Addresses</h2>"]
     parts += [_addresses(first), _folded(folded, _addresses(folded)), _others(others)]
     asked = ", ".join(sorted(card.security_schemes))
     if asked:
@@ -67,11 +89,14 @@ def agent_page(card: hub.AgentCard, base_url: str, others: Iterable[tuple[str, s
     parts += ["<h2>How to call it</h2>", _examples(first), _folded(folded, _examples(folded))]
     card_url = f"{base_url}{WELL_KNOWN_PATH}"
     parts.append(
-        f'<p>Its card: <a href="{escape(card_url)}">{escape(card_url)}</a>. What is wrong, if anything:'
-        f" <code>{escape(f'a2a-bridge check {shlex.quote(base_url)}')}</code></p>"
+        f'<h2>Its card</h2><p><a href="{escape(card_url)}"><code>{escape(card_url)}</code></a></p>'
+        f"<p>Whether all of it works: <code>{escape(f'a2a-bridge check {shlex.quote(base_url)}')}</code></p>"
     )
     title = card.name or "An agent"
-    return _document(title, f"{title} {card.version}".rstrip(), "An agent that speaks A2A.", parts)
+    heading = escape(title) + (f" <small>{escape(card.version)}</small>" if card.version else "")
+    spoken = "An agent that speaks the Agent2Agent protocol (A2A)."
+    about = f'<p class="lead">{escape(card.description)}</p><p class="dim">{spoken}</p>'
+    return _document(title, heading, about, parts)
 
 
 def list_page(agents: Iterable[tuple[str, str, str]], others: Iterable[tuple[str, str]] = ()) -> bytes:
@@ -83,14 +108,16 @@ def list_page(agents: Iterable[tuple[str, str, str]], others: Iterable[tuple[str
         for name, about, path in agents
     ]
     parts = ["<ul>", *rows, "</ul>", _others(others)]
-    return _document("Agents", "Agents", "A server of agents that speak A2A.", parts)
+    about = '<p class="dim">A server of agents that speak the Agent2Agent protocol (A2A).</p>'
+    return _document("Agents", "Agents", about, parts)
 
 
 def _document(title: str, heading: str, about: str, parts: Iterable[str]) -> bytes:
+    """title: text. heading, about, parts: HTML."""
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
-        f"<body><main><h1>{escape(heading)}</h1><p>{about}</p>{''.join(parts)}</main>"
+        f"<body><main><h1>{heading}</h1>{about}{''.join(parts)}</main>"
         f"<script>{_SCRIPT}</script></body></html>\n"
     )
     return text.encode("utf-8", "replace")
@@ -134,8 +161,21 @@ def _folded(interfaces: Sequence[hub.AgentInterface], content: str) -> str:
 def _examples(interfaces: Iterable[hub.AgentInterface]) -> str:
     """A command for each interface; equal ones once."""
     calls = [_call(one) for one in interfaces]
-    shown = [f"<h3>{escape(title)}</h3><pre>{escape(command)}</pre>" for title, command in calls if command]
+    shown = [
+        f"<section><header><h3>{escape(title)}</h3></header><pre>{_highlighted(command)}</pre></section>"
+        for title, command in calls
+        if command
+    ]
     return "".join(dict.fromkeys(shown))
+
+
+def _highlighted(command: str) -> str:
+    """A command as HTML: its program, options and quoted words in colours."""
+    shown = []
+    for at, word in enumerate(_WORD.findall(command)):
+        tag = "b" if at == 0 else "i" if word.startswith("-") else "q" if "'" in word else ""
+        shown.append(f"<{tag}>{escape(word)}</{tag}>" if tag else escape(word))
+    return "".join(shown)
 
 
 def _call(one: hub.AgentInterface) -> tuple[str, str]:

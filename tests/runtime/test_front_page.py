@@ -34,7 +34,8 @@ async def got(url: str, method: str = "GET", **headers: str) -> tuple[int, dict[
 
 
 def commands(page: str) -> list[str]:
-    return [html.unescape(one) for one in re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)]
+    blocks = re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)
+    return [html.unescape(re.sub(r"</?[biq]>", "", one)) for one in blocks]
 
 
 async def test_a_browser_sees_the_agent() -> None:
@@ -44,7 +45,7 @@ async def test_a_browser_sees_the_agent() -> None:
     assert status == 200
     assert headers["Content-Type"] == "text/html; charset=utf-8"
     assert (headers["Cache-Control"], headers["X-Content-Type-Options"]) == ("no-store", "nosniff")
-    assert "<h1>echo 1.0.0</h1>" in page
+    assert "<h1>echo <small>1.0.0</small></h1>" in page
     assert "Repeats &lt;the&gt; text." in page
     for binding in ("JSONRPC", "HTTP+JSON", "GRPC"):
         for version in ("1.0", "0.3", "0.2.5"):
@@ -126,7 +127,7 @@ async def test_a_gateway_and_several_agents() -> None:
         card, candidates, dialling = await locate_agent(f"http://{upstream.http}")
         async with serve_gateway(card, candidates, dial_options=dialling) as server:
             _, _, page = await got(f"http://{server.http}", **BROWSER)
-            assert "<h1>echo 1.0.0</h1>" in page
+            assert "<h1>echo <small>1.0.0</small></h1>" in page
             assert f"http://{server.http}" in page
             assert str(upstream.http) not in page
     options = ServeOptions()
@@ -137,7 +138,7 @@ async def test_a_gateway_and_several_agents() -> None:
         (link, _) = re.findall(r'href="([^"]+)"', page)
         status, _, page = await got(link, **BROWSER)
         assert status == 200
-        assert "<h1>echo 1.0.0</h1>" in page
+        assert "<h1>echo <small>1.0.0</small></h1>" in page
         assert f"{link.rstrip('/')}/message:send" in page
 
 
