@@ -1,6 +1,7 @@
 """Rare states of an outbox in a database: orphans, unknown claims, a live replica taken for dead."""
 
 import asyncio
+import re
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
@@ -236,7 +237,8 @@ async def test_dead_letters_are_found_however_many_wait(sqlite_url: str) -> None
             ]
 
         for plan in await store._database.read(plans):
-            assert "USING INDEX outbox_dead" in plan, plan
+            # A newer SQLite reads a count from the index alone.
+            assert re.search(r"USING (COVERING )?INDEX outbox_dead", plan), plan
 
 
 async def test_the_next_notification_is_found_however_many_wait(sqlite_url: str) -> None:
