@@ -20,6 +20,7 @@ import logging
 import os
 import socket
 import stat
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
@@ -265,7 +266,7 @@ _held: dict[Path, FileLock] = {}
 
 def note_other_workers(name: str) -> None:
     """Warns if another worker of this server serves the agent, which keeps its tasks in this process."""
-    if not all(map(_alone, _bound())):
+    if not all(map(_alone, list(_bound()) or _parents())):
         _log.warning(
             "several worker processes of this server serve the agent %r, and each keeps its own tasks:"
             " a task is often not found again. Start one worker, or use"
@@ -274,8 +275,19 @@ def note_other_workers(name: str) -> None:
         )
 
 
+def _parents() -> Iterator[str]:
+    """The name of the server whose workers bind after the application has started: Granian, where workers are
+    spawned and not forked, as from Python 3.14 on. It has one server in a process.
+    """
+    if "granian" in sys.modules:
+        from multiprocessing import parent_process
+
+        if parent_process() is not None:
+            yield "granian"
+
+
 def _alone(address: str) -> bool:
-    """Whether no other process of the same parent has called this for an address."""
+    """Whether no other process of the same parent has called this for an address, or for `_parents`."""
     key = hashlib.sha256(f"{os.getuid()} {os.getppid()} {address}".encode()).hexdigest()[:32]
     path = Path(tempfile.gettempdir()) / f"a2a-bridge-{key}.lock"
     if path in _held:
