@@ -40,6 +40,7 @@ from a2a_bridge.core.call import (
 from a2a_bridge.core.callers import Authenticate, Presented, UnauthenticatedError
 from a2a_bridge.core.errors import (
     A2AError,
+    AgentFactoryError,
     Blame,
     OwnerLostError,
     Reason,
@@ -158,6 +159,7 @@ __all__ = [
     "Adapter",
     "AgentEvent",
     "AgentExecutor",
+    "AgentFactoryError",
     "AgentSigns",
     "ArtifactIndex",
     "Authenticate",

@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import sys
-import sysconfig
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
@@ -26,6 +25,7 @@ from a2a_bridge.app.planning import EVERYTHING, ServeOptions
 from a2a_bridge.app.runtime import locate_agent, serve_agent, serve_gateway
 from a2a_bridge.app.serving import Server
 from a2a_bridge.bindings.binding import DialOptions, ListenAddress
+from a2a_bridge.core.agent_traces import INSTALLED, OWN, PYTHON
 from a2a_bridge.core.extras import load
 from a2a_bridge.core.kinds import check_options
 from a2a_bridge.hosting import Agent
@@ -232,10 +232,6 @@ _log = logging.getLogger("a2a_bridge.loop")
 #: block of half a second is found
 LIMIT, _EVERY = 0.4, 0.1
 
-_INSTALLED = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
-_PYTHON = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
-_OWN = ("a2a_bridge", "a2a_bridge_transports")
-
 
 @contextmanager
 def watch_loop(limit: float = LIMIT) -> Iterator[None]:
@@ -279,11 +275,11 @@ def _place(frame: FrameType | None) -> str:
     """The innermost line of the agent's code in a stack: `file:line in function`; empty if there is none."""
     installed = ""
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] in _OWN:
+        if frame.f_globals.get("__name__", "").partition(".")[0] in OWN:
             return installed  # an agent that is an installed package
         file = frame.f_code.co_filename
-        is_installed = file.startswith(_INSTALLED)
-        if is_installed or not file.startswith(("<", *_PYTHON)):
+        is_installed = file.startswith(INSTALLED)
+        if is_installed or not file.startswith(("<", *PYTHON)):
             place = f"{file}:{frame.f_lineno} in {frame.f_code.co_name}"
             if not is_installed:
                 return place

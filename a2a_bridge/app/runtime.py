@@ -101,39 +101,40 @@ async def serve_agent(
     shared: of `asgi` and `serve_agents`. Raises ValueError or LookupError for a declaration that cannot be
     served, TypeError for something else than an agent, interfaces or options, OSError for an address that
     cannot be listened on, StoreOpenError for a store that cannot be opened, UncheckedCredentialsError for a
-    card that demands credentials which nothing here checks.
+    card that demands credentials which nothing here checks, AgentFactoryError for a factory that fails.
     """
     check_interfaces(interfaces)
     check_options(options, ServeOptions)
     options = add_metrics(options or ServeOptions())
-    check_credentials(agent.card, options)
-    tasks = Tasks()
-    remembered = Remembered(list_dialects(interfaces), tasks=tasks, registers=False)
-    async with (
-        admin_listener(options) as admin,
-        agent_app(agent, options, remembered.legacy.names) as one,
-        serve(
-            Served(
-                one.service,
-                one.card,
-                close=one.close,
-                remembered=remembered,
-                documents=one.documents,
-                gauges=agent_gauges(options.name or agent.card.name, one),
-                memory=one.store.memory,
-            ),
-            interfaces,
-            one.options,
-            host=host,
-            shared=shared,
-            admin=admin,
-        ) as server,
-    ):
-        tasks.count_in(one.store.memory)
-        in_asgi = host is not None or (shared is not None and shared.grpc_here is not None)
-        if in_asgi and one.store.remote is None:
-            note_other_workers(agent.card.name)
-        yield server
+    async with agent.open() as opened:
+        check_credentials(opened.card, options)
+        tasks = Tasks()
+        remembered = Remembered(list_dialects(interfaces), tasks=tasks, registers=False)
+        async with (
+            admin_listener(options) as admin,
+            agent_app(opened, options, remembered.legacy.names) as one,
+            serve(
+                Served(
+                    one.service,
+                    one.card,
+                    close=one.close,
+                    remembered=remembered,
+                    documents=one.documents,
+                    gauges=agent_gauges(options.name or opened.card.name, one),
+                    memory=one.store.memory,
+                ),
+                interfaces,
+                one.options,
+                host=host,
+                shared=shared,
+                admin=admin,
+            ) as server,
+        ):
+            tasks.count_in(one.store.memory)
+            in_asgi = host is not None or (shared is not None and shared.grpc_here is not None)
+            if in_asgi and one.store.remote is None:
+                note_other_workers(opened.card.name)
+            yield server
 
 
 @opened_as("async with serve_gateway(…) as server:")
@@ -215,12 +216,13 @@ async def guarded_agent(agent: Agent, options: ServeOptions | None = None) -> As
     The principal is in the context of each call. Raises the errors of `serve_agent`.
     """
     options = options or ServeOptions()
-    check_credentials(agent.card, options)
-    async with agent_app(agent, options, sends=False) as one:
-        peer = Peer(guard(one.service, one.card, one.options), one.card)
-        peer.memory = one.store.memory
-        yield peer
-        await one.close(options.grace)
+    async with agent.open() as opened:
+        check_credentials(opened.card, options)
+        async with agent_app(opened, options, sends=False) as one:
+            peer = Peer(guard(one.service, one.card, one.options), one.card)
+            peer.memory = one.store.memory
+            yield peer
+            await one.close(options.grace)
 
 
 @opened_as("async with guarded_gateway(…) as peer:")
@@ -297,8 +299,9 @@ def asgi(
     agent = Agent.of(agent)
     check_options(options, ServeOptions)
     options = options or ServeOptions()
-    check_credentials(agent.card, options)
-    return _application(interfaces, options, lambda host: serve_agent(agent, interfaces, options, host=host))
+    if agent.is_open:
+        check_credentials(agent.card, options)
+    return application(interfaces, options, lambda host: serve_agent(agent, interfaces, options, host=host))
 
 
 def asgi_gateway(
@@ -312,18 +315,19 @@ def asgi_gateway(
     check_options(options, ServeOptions)
     check_options(dial_options, DialOptions, "dial_options")
     options = options or ServeOptions()
-    return _application(
+    return application(
         interfaces,
         options,
         lambda host: serve_gateway(card, candidates, interfaces, options, dial_options, host=host),
     )
 
 
-def _application(
+def application(
     interfaces: Sequence[hub.AgentInterface],
     options: ServeOptions,
     serve: Callable[[ApplicationHost], AbstractAsyncContextManager[Server]],
 ) -> ApplicationHost:
+    """What `serve` opens on a host, as an ASGI 3 application: see `asgi`."""
     check_interfaces(interfaces)
     if options.store is not None and not isinstance(options.store, str):
         require(options.store, Store)  # now, and not at the first request
@@ -347,16 +351,19 @@ def add_to_server(
 ) -> Engine:
     """Adds an agent's gRPC service to a grpc.aio server that the application starts and stops.
 
-    agent: an Agent, or an object that `Agent.of` takes. The address of that server is not known here, so an
-    extended card keeps its own interfaces. health, reflection: add these services too. Returns the engine;
-    await its `close(grace)` after the server has stopped to let running tasks finish. Raises ValueError for
-    `options.admin`.
+    agent: an Agent, or an object that `Agent.of` takes; a factory is opened first, by `Agent.open`. The
+    address of that server is not known here, so an extended card keeps its own interfaces.
+    health, reflection: add these services too. Returns the engine; await its `close(grace)` after the server
+    has stopped to let running tasks finish. Raises ValueError for `options.admin`.
     """
     agent = Agent.of(agent)
     check_options(options, ServeOptions)
     options = options or ServeOptions()
     if options.admin is not None:
         raise ValueError("the server of the application has no `admin` of ours: set ServeOptions.metrics")
+    if not agent.is_open:
+        text = "open it first, `async with Agent.of(…).open() as opened:`, and add that"
+        raise TypeError(f"{agent!r} has to be opened and closed, and the server here is not ours: {text}")
     check_credentials(agent.card, options)
     one = build_agent_app(agent, options)
     service = guard(StartsLazily(one), one.card, one.options, KNOWN, Remembered(KNOWN, registers=False))
@@ -405,7 +412,7 @@ async def connect(
     if version and by_version(version) is None:
         raise LookupError(f"no version {version!r}; known: {', '.join(one.version for one in KNOWN)}")
     if isinstance(target, Agent):
-        async with agent_app(target, ServeOptions(), sends=False) as one:
+        async with target.open() as agent, agent_app(agent, ServeOptions(), sends=False) as one:
             yield Peer(guard(one.service, one.card, one.options), one.card)
         return
     card, candidates, options = await locate_agent(target, binding=binding, version=version, options=options)

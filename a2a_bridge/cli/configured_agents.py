@@ -18,18 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from a2a_bridge.agents import (
-    PATH,
-    AgentEntry,
-    Agents,
-    asgi_agents,
-    hosted,
-    interfaces_of,
-    options_of,
-    serve_agents,
-)
+from a2a_bridge.agents import PATH, AgentEntry, Agents, asgi_agents, interfaces_of, options_of, serve_agents
 from a2a_bridge.app.planning import ServeOptions, keeps_owners
-from a2a_bridge.app.runtime import serve_gateway
+from a2a_bridge.app.runtime import serve_agent, serve_gateway
 from a2a_bridge.app.serving import Server, Shared
 from a2a_bridge.cards import interface
 from a2a_bridge.cli.advertised import Advertised
@@ -211,9 +202,9 @@ async def serve_all(kind: AgentKind, flags: Any, reloader: Reloader | None) -> N
     )
 
 
-def _own(listening: ListenOptions) -> ServeOptions:
+def _own(options: ServeOptions) -> ServeOptions:
     """The options of one agent. The access rules are the server's, where they can change for all."""
-    return replace(listening.options, access_rules=())
+    return replace(options, access_rules=())
 
 
 def _limits(listening: ListenOptions) -> LiveLimits:
@@ -278,7 +269,7 @@ def _remote(
 
     @asynccontextmanager
     async def open_server(shared: Shared) -> AsyncIterator[Server]:
-        options = options_of(name, _own(listening), shared.options)
+        options = options_of(name, _own(listening.options), shared.options)
         version = version_of(flags.a2a_version)
         async with found(
             target, options, dialling, file=flags.card, binding=parse_binding(flags.binding), version=version
@@ -298,9 +289,18 @@ def _host(
         flags = replace(flags, public_url="")
     if not only:
         _check_own_store(name, settings, flags)
-    agent, listening = load_agent(settings.agent, flags, name)
-    interfaces = _interfaces(settings, listening)
-    return hosted(name, agent, _own(listening), interfaces, names=names, at_root=only), _limits(listening)
+    loaded = load_agent(settings.agent, flags, name)
+    listening = loaded.listening
+    interfaces = interfaces_of(name, _interfaces(settings, listening), names, at_root=only)
+
+    @asynccontextmanager
+    async def open_server(shared: Shared) -> AsyncIterator[Server]:
+        async with loaded.opened() as (agent, given):
+            options = options_of(name, _own(given), shared.options)
+            async with serve_agent(agent, interfaces, options, shared=shared) as server:
+                yield server
+
+    return AgentEntry(name, open_server, names, at_root=only), _limits(listening)
 
 
 GATEWAY = AgentKind(

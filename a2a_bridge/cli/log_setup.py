@@ -106,7 +106,7 @@ class JsonFormat(TextFormat):
                 line.setdefault(name, value)
         line |= _span_ids()
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = record.exc_text or self.formatException(record.exc_info)
         return json.dumps(line)
 
 

@@ -32,7 +32,8 @@ import typer
 
 from a2a_bridge.cli.specification import CODES, ERROR
 from a2a_bridge.cli.values import Exit
-from a2a_bridge.core.errors import A2AError, Blame, Reason
+from a2a_bridge.core.agent_traces import agent_trace
+from a2a_bridge.core.errors import A2AError, AgentFactoryError, Blame, Reason
 from a2a_bridge.core.extras import OtherVersionError
 from a2a_bridge.core.foreign_text import clean, clean_json
 from a2a_bridge.core.masking import NONE_KNOWN, Secrets
@@ -249,12 +250,22 @@ def guard(
         hint = getattr(error, "hint", "") or _advice(error, advice, target)
         shown = failure(error, explain(error), hint, credentials=credentials)
         raise fail(shown.exit, "", error=shown) from None
+    except AgentFactoryError as error:
+        raise fail(Exit.USAGE, explain_factory(error)) from None
     except TimeoutError:
         late = A2AError(Reason.DEADLINE_EXCEEDED, blame=Blame.SELF)
         shown = failure(late, f"{target} did not answer in time", "a larger --timeout")
         raise fail(shown.exit, "", error=shown) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+def explain_factory(error: AgentFactoryError) -> str:
+    """The text about a factory that failed, after the trace of its code on stderr."""
+    if error.__cause__ is None:
+        return str(error)
+    print_message(agent_trace(error.__cause__))
+    return f"{error.name} {error.text.replace(':', ', at the line shown above:', 1)}"
 
 
 def _advice(error: A2AError, known: Mapping[Reason, str], target: str) -> str:

@@ -26,6 +26,7 @@ from a2a_bridge.core.options import taken
 from a2a_bridge.extensions import BrokenExtensionError, load
 
 if TYPE_CHECKING:
+    from a2a_bridge.app.process import Stop
     from a2a_bridge.bindings.binding import DialOptions
     from a2a_bridge.cards import Candidate
     from a2a_bridge.cli.advertised import Advertised
@@ -103,9 +104,15 @@ async def serve_until_signal(
         stop = stack.enter_context(signals(grace))
         usage = None
         try:
-            if counting is not None:
-                usage = await stack.enter_async_context(counting.open())
-            server = await opening.__aenter__()
+            async with _until(stop):
+                if counting is not None:
+                    usage = await stack.enter_async_context(counting.open())
+                server = await opening.__aenter__()
+        except TimeoutError:
+            if not stop.is_set():
+                raise
+            logger.info("%s: ended while it started", stop.cause)
+            return
         except StoreOpenError as error:
             raise not_opened(error) from error
         except OSError as error:
@@ -138,6 +145,22 @@ async def serve_until_signal(
             logger.info("stopped, because of %s", stop.cause)
         finally:
             await opening.__aexit__(None, None, None)
+
+
+@asynccontextmanager
+async def _until(stop: Stop) -> AsyncIterator[None]:
+    """Cancels the start of a server at the first signal: a factory may wait for something that never comes.
+    Raises TimeoutError then.
+    """
+    async with asyncio.timeout(None) as scope:
+        waiting = asyncio.create_task(stop.wait())
+        waiting.add_done_callback(lambda _: scope.reschedule(0.0) if is_starting and stop.is_set() else None)
+        is_starting = True
+        try:
+            yield
+        finally:
+            is_starting = False
+            waiting.cancel()
 
 
 @asynccontextmanager

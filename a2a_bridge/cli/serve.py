@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +14,10 @@ from a2a_bridge.cli.running import check_one_process, launch_of, run_in_envoy_if
 from a2a_bridge.cli.security import note_open
 from a2a_bridge.cli.server_flags import ServeFlags, check_target
 from a2a_bridge.cli.values import usage_error, use_bridge_key
-from a2a_bridge.cli.worker import Worker
 
 if TYPE_CHECKING:
+    from a2a_bridge.app.serving import Server
+    from a2a_bridge.bindings.binding import ApplicationHost
     from a2a_bridge.cli.reload import Reloader
 
 
@@ -86,14 +89,22 @@ def serve_one(target: str | None, flags: ServeFlags, reloader: Reloader | None =
     from a2a_bridge.cli.server_options import load_agent
 
     with guard(target or "the program"):
-        agent, listening = load_agent(target, flags)
-        if (worker := Worker.of_environment()) is not None:
-            worker.wait_turn()
+        loaded = load_agent(target, flags)
+        listening = loaded.listening
         listening.follow(reloader)
         options, interfaces = listening.options, listening.interfaces
+
+        @asynccontextmanager
+        async def open_server(host: ApplicationHost | None = None) -> AsyncIterator[Server]:
+            async with (
+                loaded.opened() as (agent, own),
+                runtime.serve_agent(agent, interfaces, own, host=host) as server,
+            ):
+                yield server
+
         opening = builtin_or_envoy(
-            lambda: runtime.serve_agent(agent, interfaces, options),
-            lambda: runtime.asgi(agent, interfaces, options),
+            open_server,
+            lambda: runtime.application(interfaces, options, open_server),
             interfaces,
             flags.drain_window,
         )

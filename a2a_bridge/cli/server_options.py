@@ -8,7 +8,8 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from pathlib import Path
@@ -336,7 +337,40 @@ def file_name(name: str) -> str:
     return f"{plain or 'agent'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.db"
 
 
-def load_agent(code: str | None, flags: ServeFlags, name: str = "") -> tuple[Agent, ListenOptions]:
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An agent that `serve` has loaded, and the options to serve it with. store: of the flags."""
+
+    agent: Agent
+    listening: ListenOptions
+    store: str
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[tuple[Agent, runtime.ServeOptions]]:
+        """The open agent with the options that depend on it. A worker that has to wait for its turn does so
+        here: a factory that fails leaves the worker before this one at work. Raises AgentFactoryError,
+        typer.Exit.
+        """
+        async with self.agent.open() as agent:
+            options = self._complete(agent)
+            if (worker := Worker.of_environment()) is not None:
+                await worker.turn()
+            yield agent, options
+
+    def check(self) -> None:
+        """Raises typer.Exit for a card, or a folder of tasks, that cannot be used. Nothing is known
+        of the agent of a factory before it is open.
+        """
+        if self.agent.is_open:
+            self._complete(self.agent)
+
+    def _complete(self, agent: Agent) -> runtime.ServeOptions:
+        options = replace(self.listening.options, store=store_url(self.store, agent))
+        check_card(agent, options)
+        return options
+
+
+def load_agent(code: str | None, flags: ServeFlags, name: str = "") -> Loaded:
     """The agent in code, which is loaded, or of a program, and the options to serve it with. code: None, or
     empty, for a program. name: of the agent of a program that is given no other name. Raises BadTargetError,
     typer.BadParameter, typer.Exit.
@@ -349,14 +383,14 @@ def load_agent(code: str | None, flags: ServeFlags, name: str = "") -> tuple[Age
     open_logging(flags)
     options = replace(
         listening.options,
-        store=store_url(flags.store, agent),
         store_options=store,
         engine=EngineOptions(**taken(EngineOptions, flags)),
         push_options=push,
         tracing=configure_tracing(flags.tracing),
     )
-    check_card(agent, options)
-    return agent, replace(listening, options=options)
+    loaded = Loaded(agent, replace(listening, options=options), flags.store)
+    loaded.check()
+    return loaded
 
 
 #: flags of executors of the a2a-sdk, and arguments of `Agent`

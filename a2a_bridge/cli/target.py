@@ -164,17 +164,19 @@ def load(target: Target, **options: Any) -> Agent:
 
 def _agent_of(thing: Any, target: Target, found: dict[str, Any], options: Mapping[str, Any]) -> Agent:
     """The agent of an object in code. Raises BadTargetError."""
-    from a2a_bridge.hosting import Agent
+    from a2a_bridge.hosting import Agent, factories
     from a2a_bridge.hosting.adapters import MissingAdapterError, NoAgentError, kind_of, remedy_of_value
 
     place = f"{target.place}:{target.name}"
     try:
-        return Agent.of(thing, **options)
+        agent = Agent.of(thing, **options)
     except NoAgentError as error:
         if error.known:
             raise BadTargetError(f"{place}: {error}") from None
         if callable(thing):
             advice = "; decorate it with @agent"
+            if needed := factories.lacks(thing):
+                advice += f", or, if it makes an agent, leave out its arguments ({', '.join(needed)})"
         else:
             remedy = (
                 remedy_of_value(thing) if thing is not None else "a function that makes it may lack `return`"
@@ -187,6 +189,9 @@ def _agent_of(thing: Any, target: Target, found: dict[str, Any], options: Mappin
         traceback.print_exc()
         text = f"{place} cannot be served, see the error above: {type(error).__name__}: {error}"
         raise BadTargetError(text) from error
+    if not agent.is_open:
+        agent.origin = place
+    return agent
 
 
 def load_named(target: Target) -> Any:
@@ -253,6 +258,7 @@ _STARTS = re.compile(r"\buvicorn\.(run|Server)\b|\b(web\.run_app|serve_forever|w
 def _elsewhere(module: ModuleType) -> str:
     """Where the agent is that a module lacks, as far as the module shows it."""
     from a2a_bridge.hosting import sdk
+    from a2a_bridge.hosting.factories import is_factory
 
     file = Path(module.__file__ or "")
     starts = is_file(str(file)) and _STARTS.search(file.read_text("utf-8", "replace")) is not None
@@ -263,7 +269,17 @@ def _elsewhere(module: ModuleType) -> str:
             return f"{text}; the executor {name} is in {_from_here(source)}: name that file"
     if starts:
         return f"{text}: start it with `python {_from_here(file)}`, and `a2a-bridge gateway URL` before it"
-    return "; decorate a function with @a2a_bridge.agent"
+    made = [
+        f"{_from_here(file)}:{name}"
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__ and name not in _STARTING and is_factory(value)
+    ]
+    named = f", or name a function that makes an agent, such as {made[-1]}" if made else ""
+    return f"; decorate a function with @a2a_bridge.agent{named}"
+
+
+#: functions that start a program
+_STARTING = ("main", "cli", "run")
 
 
 def _from_here(path: str | Path) -> Path:

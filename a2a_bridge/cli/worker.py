@@ -84,17 +84,26 @@ class Worker:
         """Tells the supervisor that this worker is ready."""
         os.write(self.channel, f"{line}\n".encode())
 
-    def wait_turn(self) -> None:
-        """Blocks until this worker may open its store. Raises typer.Exit if its supervisor is gone."""
+    async def turn(self) -> None:
+        """Waits until this worker may open its store. Raises typer.Exit if its supervisor is gone."""
         if not self.waits:
             return
         os.write(self.channel, LOADED + b"\n")
-        with open(self.channel, "rb", buffering=0, closefd=False) as lines:
-            for line in lines:
-                if line.rstrip(b"\n") == TURN:
-                    return
-                self.early.append(line.rstrip(b"\n"))
-        raise typer.Exit(Exit.OK)
+        loop, rest = asyncio.get_running_loop(), b""
+        readable = asyncio.Event()
+        loop.add_reader(self.channel, readable.set)
+        try:
+            while rest or TURN not in self.early:
+                readable.clear()
+                await readable.wait()
+                part = os.read(self.channel, 65536)
+                if not part:
+                    raise typer.Exit(Exit.OK)
+                *lines, rest = (rest + part).split(b"\n")
+                self.early.extend(lines)
+        finally:
+            loop.remove_reader(self.channel)
+        self.early.remove(TURN)
 
     @contextmanager
     def attach(self) -> Iterator[None]:

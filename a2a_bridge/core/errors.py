@@ -500,3 +500,15 @@ def changed_hands_error() -> A2AError:
     """The response if another process has just taken the task."""
     text = "the task was changed meanwhile; try again"
     return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
+
+
+class AgentFactoryError(Exception):
+    """A factory of an agent has failed, or has made no agent. The text names it; the cause is what it raised.
+
+    name: of the factory.
+    """
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{name} {text}")
+        self.name = name
+        self.text = text

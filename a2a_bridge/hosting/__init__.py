@@ -1,7 +1,7 @@
 """Python agents in this process: the executor interface, and the engine that runs executors."""
 
 from a2a_bridge.core.option_classes import EngineOptions
-from a2a_bridge.hosting.decorator import Agent, agent
+from a2a_bridge.hosting.decorator import agent
 from a2a_bridge.hosting.engine import Engine
 from a2a_bridge.hosting.executor import (
     AgentExecutor,
@@ -11,6 +11,7 @@ from a2a_bridge.hosting.executor import (
     ResumingExecutor,
     Run,
 )
+from a2a_bridge.hosting.hosted_agent import Agent
 
 __all__ = [
     "Agent",

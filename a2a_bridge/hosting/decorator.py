@@ -1,4 +1,4 @@
-"""An agent: an executor and its card; and the decorator that makes an agent from a plain function.
+"""The decorator that makes an agent from a plain function.
 
 A function that returns a value answers directly. A function that yields, or is declared with `task=True`,
 works on a task. Each call of a synchronous function has a thread of its own, beside the event loop.
@@ -18,15 +18,12 @@ import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextvars import copy_context
-from types import NoneType
 from typing import Any, Self, overload
 
-from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.errors import A2AError, Blame, Reason
-from a2a_bridge.core.kinds import Kinds, check_items, check_values
 from a2a_bridge.core.messages import AT_REST
-from a2a_bridge.hosting import adapters, sdk
 from a2a_bridge.hosting.executor import AgentExecutor, Event, Run
+from a2a_bridge.hosting.hosted_agent import JSON, TEXT, Agent, ExtendedCard
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.hosting.parameters import Arguments, Takes, code_of, describe, takes
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -37,161 +34,7 @@ MOST = 64
 _AHEAD = 32
 
 _END = object()
-TEXT = ("text/plain",)
-#: the input mode of a function that takes a data part
-JSON = ("application/json",)
-
-#: a card for authenticated callers, or a function of the call, async or not, that returns it
-ExtendedCard = hub.AgentCard | Callable[[CallContext], hub.AgentCard | Awaitable[hub.AgentCard]]
-
-_TEXT = ((str,), "text")
-_MODES = ((str,), 'a tuple of media types such as ("text/plain",)')
-#: the members of a card as arguments; below: the members that are sequences
-_KINDS: Kinds = {
-    "name": _TEXT,
-    "description": _TEXT,
-    "version": _TEXT,
-    "icon_url": _TEXT,
-    "documentation_url": _TEXT,
-    "card": ((hub.AgentCard, NoneType), "an AgentCard, with `hub` of a2a_bridge.ext"),
-    "resume": ((bool,), "True or False"),
-    "mask_errors": ((bool,), "True or False"),
-    "provider": ((hub.AgentProvider, NoneType), 'hub.AgentProvider(organization="…", url="…")'),
-}
-_EXTENDED: Kinds = {
-    "extended_card": ((hub.AgentCard, NoneType), "an AgentCard, or a function that returns it")
-}
-_ITEMS: Kinds = {
-    "skills": (
-        (hub.AgentSkill,),
-        'a list such as [hub.AgentSkill(id="…", name="…", description="…", tags=["…"])]',
-    ),
-    "extensions": ((hub.AgentExtension,), 'a list such as [hub.AgentExtension(uri="…")]'),
-    "input_modes": _MODES,
-    "output_modes": _MODES,
-    "security": ((hub.SecurityScheme,), 'a dict such as {"key": hub.SecurityScheme(…)}'),
-}
-
 _STATES = (hub.Task, hub.TaskStatusUpdateEvent)
-
-
-class Agent:
-    """An agent that can be served, mounted, or connected to.
-
-    card: everything but the interfaces, which depend on where it is served. executor: the code.
-    extended_card: the response to GetExtendedAgentCard, if given (spec 3.1.11). If the agent was made by the
-    decorator, calling it calls the function.
-    """
-
-    def __init__(
-        self,
-        executor: AgentExecutor | sdk.SdkAgentExecutor | Callable[[], sdk.SdkAgentExecutor],
-        *,
-        card: hub.AgentCard | Any = None,
-        name: str = "",
-        description: str = "",
-        version: str = "1.0.0",
-        skills: Sequence[hub.AgentSkill] = (),
-        streaming: bool = True,
-        push_notifications: bool = False,
-        extensions: Sequence[hub.AgentExtension] = (),
-        provider: hub.AgentProvider | None = None,
-        input_modes: Sequence[str] = (),
-        output_modes: Sequence[str] = TEXT,
-        extended_card: ExtendedCard | None = None,
-        icon_url: str = "",
-        documentation_url: str = "",
-        security: Mapping[str, hub.SecurityScheme] | None = None,
-        function: Callable[..., Any] | None = None,
-        resume: bool = False,
-        mask_errors: bool = False,
-    ) -> None:
-        """Takes a whole `card` (its interfaces are ignored), or the members of one.
-
-        executor: also one of the a2a-sdk 1.x or 0.3.x, a class of them, or a function without arguments that
-        makes one (see `hosting.sdk`). Then cards may be of the SDK, too; resume: True for an executor that
-        continues from `current_task` after a restart; mask_errors: True to replace the texts of failures.
-        input_modes: the media types of parts that are accepted, beside a whole card too, whose modes alone
-        reject nothing because every card has some. Without any, all are, and a card made here says
-        text/plain. security: schemes by name, of which a caller needs one. The card only describes them.
-        Raises TypeError for an executor without an `execute` of one argument.
-        """
-        card, extended_card = sdk.card_of(card), sdk.card_of(extended_card)
-        given = {**locals(), "security": security or {}}
-        check_values("Agent", given, _KINDS)
-        check_items("Agent", given, _ITEMS)
-        if not callable(extended_card):
-            check_values("Agent", given, _EXTENDED)
-        of_sdk = sdk.executor_in(executor)
-        if of_sdk is not None:
-            name = name or type(of_sdk).__name__
-            executor = sdk.adopt(of_sdk, resume=resume, mask_errors=mask_errors)
-        elif resume or mask_errors:
-            raise TypeError("resume and mask_errors are for executors of the a2a-sdk")
-        self.executor = _checked(executor)
-        self.extended_card = extended_card
-        self._function = function
-        #: media types of parts; a part of another type is rejected. Empty: all are accepted
-        self.input_modes = frozenset(input_modes)
-        if card is None:
-            name = name or type(executor).__name__
-            card = hub.AgentCard(
-                name=name,
-                description=description or name,
-                version=version,
-                provider=provider,
-                default_input_modes=input_modes or TEXT,
-                default_output_modes=output_modes,
-                skills=skills or [_skill(name, description or name)],
-                capabilities=hub.AgentCapabilities(
-                    streaming=streaming, push_notifications=push_notifications, extensions=extensions
-                ),
-                icon_url=icon_url or None,
-                documentation_url=documentation_url or None,
-            )
-            for scheme_name, scheme in (security or {}).items():
-                card.security_schemes[scheme_name].CopyFrom(scheme)
-                card.security_requirements.add().schemes[scheme_name].SetInParent()
-            if extended_card is not None:
-                card.capabilities.extended_agent_card = True
-        self.card = card
-
-    @classmethod
-    def of(cls, thing: Any, /, *, name: str = "", **options: Any) -> Agent:
-        """An agent of an object that an adapter recognises, such as a compiled graph of LangGraph, or of an
-        executor of the a2a-sdk (an object, a class, or a function that makes one). An Agent is returned as it
-        is.
-
-        name: of the card; the adapter chooses one without it. options: those of the adapter, and the keyword
-        arguments of `Agent`. Raises NoAgentError, which is a TypeError, for an object that no adapter
-        recognises; MissingAdapterError, which is an ImportError with the `pip install`, for one of a known
-        framework; TypeError for options of an Agent; and the errors of the adapter.
-        """
-        if name:
-            options["name"] = name
-        if isinstance(thing, Agent):
-            if options:
-                raise TypeError(f"{thing!r} is an agent already, and takes no {', '.join(sorted(options))}")
-            return thing
-        adapter = None if sdk.is_executor(thing) else adapters.adapter_of(thing)
-        if adapter is None:
-            of_sdk = sdk.executor_in(thing)
-            if of_sdk is not None:
-                return cls(of_sdk, **options)
-            raise adapters.no_agent(thing)
-        made = adapter.agent_of(thing, **options)
-        if not isinstance(made, Agent):
-            raise TypeError(f"the adapter for {adapters.describe(thing)} made {adapters.describe(made)}")
-        return made
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Calls the decorated function. Raises TypeError for an agent made from an executor."""
-        if self._function is None:
-            raise TypeError(f"{self!r} was not made of a function")
-        return self._function(*arguments, **named)
-
-    def __repr__(self) -> str:
-        return f"<Agent {self.card.name!r}>"
 
 
 @overload
@@ -278,29 +121,6 @@ def agent(
         return Agent(executor, name=title, description=text, function=decorated, **card)
 
     return make if function is None else make(function)
-
-
-def _checked(executor: Any) -> AgentExecutor:
-    """The executor. Raises TypeError for an invalid one, with advice for objects of the official SDK."""
-    execute = getattr(executor, "execute", None)
-    name = type(executor).__name__
-    if not callable(execute) or inspect.isclass(executor):
-        remedy = sdk.remedy(executor) or "it has no method `execute(self, run)`"
-        raise TypeError(f"{adapters.describe(executor)} is no executor: {remedy}")
-    try:
-        inspect.signature(execute).bind(None)
-    except TypeError:
-        raise TypeError(f"{name}.execute has to take one argument, the Run") from None
-    except ValueError:
-        pass  # a callable without a readable signature
-    checked: AgentExecutor = executor
-    return checked
-
-
-def _skill(name: str, description: str) -> hub.AgentSkill:
-    return hub.AgentSkill(
-        id=name, name=name, description=description.partition("\n\n")[0], tags=[name.replace("_", "-")]
-    )
 
 
 class _AgentMethod:

@@ -29,9 +29,9 @@ from a2a_bridge.core.paging import history_limit, query_of
 from a2a_bridge.core.resume import number_of, offer_resume, resume_id
 from a2a_bridge.core.service import Event, Events, HandedOver, Service, no_events, open_stream
 from a2a_bridge.hosting.agent_content import ExecutorError, direct_answer, for_agent, task_for_agent
-from a2a_bridge.hosting.decorator import Agent
 from a2a_bridge.hosting.executor import Run
 from a2a_bridge.hosting.executor_driver import EngineContext
+from a2a_bridge.hosting.hosted_agent import Agent
 from a2a_bridge.hosting.identifiers import two_ids
 from a2a_bridge.hosting.limits import TOO_LONG, RunLocks, broken_protocol_error, not_cancelable, too_late
 from a2a_bridge.hosting.live_task import OwnershipLostError

@@ -38,9 +38,9 @@ from a2a_bridge.core.errors import (
 )
 from a2a_bridge.core.paging import history_limit
 from a2a_bridge.hosting.agent_content import for_agent
-from a2a_bridge.hosting.decorator import Agent
 from a2a_bridge.hosting.executor import Run
 from a2a_bridge.hosting.executor_driver import EngineContext
+from a2a_bridge.hosting.hosted_agent import Agent
 from a2a_bridge.hosting.identifiers import new_id, two_ids
 from a2a_bridge.hosting.limits import already_ended
 from a2a_bridge.hosting.pending_send import PendingSend, Wants

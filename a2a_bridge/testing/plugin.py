@@ -30,14 +30,14 @@ _NO_TARGET = """a2a_target is not defined. Define it in the test file or in conf
 
 @pytest.fixture
 def a2a_target():
-    return agent  # an Agent, an object that Agent.of takes, or the URL or the card of a running agent
+    return agent  # what Agent.of takes: an Agent, a factory …; or the URL or the card of a running agent
 """
 
 
 @pytest.fixture
 def a2a_target() -> Any:
-    """The agent under test: define this fixture. It returns an Agent, an object that Agent.of takes, or the
-    URL or the card of a running agent.
+    """The agent under test: define this fixture. It returns an Agent, an object or a factory that Agent.of
+    takes, or the URL or the card of a running agent.
     """
     raise pytest.UsageError(_NO_TARGET)
 

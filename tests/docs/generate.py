@@ -63,6 +63,7 @@ def everything() -> Iterator[Made]:
     yield Made(DOCS / "reference" / "commands.md", commands.index, "commands")
     yield Made(ROOT / "mkdocs.yml", commands.navigation, "commands")
     yield Made(DOCS / "reference" / "configuration.md", options.configuration, "configuration")
+    yield Made(DOCS / "how-to" / "give-your-agent.md", options.taken_as_agent, "taken")
     yield Made(DOCS / "reference" / "errors.md", options.errors, "errors")
     yield Made(DOCS / "reference" / "errors.md", options.statuses, "statuses")
     yield Made(DOCS / "reference" / "wire.md", options.paths, "paths")

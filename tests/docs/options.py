@@ -6,6 +6,7 @@ from a2a_bridge.cli.server_flags import AgentSettings, GatewayFlags, RuleSetting
 from a2a_bridge.core.errors import A2AError, GrpcStatus, Reason
 from a2a_bridge.core.options import options_of
 from a2a_bridge.dialects import GRPC, HTTP_JSON, V0_3, V1_0
+from a2a_bridge.hosting.hosted_agent import TAKEN
 from tests.docs.api import cell
 from tests.docs.commands import default
 
@@ -45,6 +46,13 @@ def errors() -> str:
         f"| `{one.name}` | {one.code} | {one.grpc.name} ({int(one.grpc)}) | {one.http} | {one.jsonrpc_http} | {one.text} |"
         for one in Reason
     ]
+    return "\n".join(lines) + "\n"
+
+
+def taken_as_agent() -> str:
+    """What is taken as an agent, in the order in which it is tried."""
+    lines = ["| | given | what is made of it |", "|---|---|---|"]
+    lines += [f"| {place} | {one.what} | {one.then} |" for place, one in enumerate(TAKEN, 1)]
     return "\n".join(lines) + "\n"
 
 

@@ -103,9 +103,9 @@ ADAPTED = (
         "langgraph",
         "LangGraph",
         "langgraph",
-        "langgraph_graph.py:graph",
+        "langgraph_graph.py:make_graph",
         "langgraph_graphs.py",
-        ("langchain",),
+        ("langchain", "langgraph-checkpoint-sqlite"),
     ),
     Adapted(
         "pydantic-ai",

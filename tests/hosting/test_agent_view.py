@@ -20,8 +20,8 @@ from a2a_bridge.dialects.unmapped import KEY, present, strip_copy, write
 from a2a_bridge.ext import DialOptions, http_fetch
 from a2a_bridge.hosting import Agent, Run
 from a2a_bridge.hosting.agent_content import for_agent
-from a2a_bridge.hosting.decorator import ExtendedCard
 from a2a_bridge.hosting.executor import Event
+from a2a_bridge.hosting.hosted_agent import ExtendedCard
 from a2a_bridge.hosting.parameters import SCHEMA_URI
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each

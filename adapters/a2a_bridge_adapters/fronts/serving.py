@@ -84,10 +84,10 @@ class _Front:
     async def _peer(self) -> AsyncIterator[Peer]:
         options = self.listening.options
         if self.target.is_code:
-            agent = load(self.target)
-            check_card(agent, options)
-            async with runtime.guarded_agent(agent, options) as peer:
-                yield peer
+            async with load(self.target).open() as agent:
+                check_card(agent, options)
+                async with runtime.guarded_agent(agent, options) as peer:
+                    yield peer
             return
         flags = self.flags
         async with (

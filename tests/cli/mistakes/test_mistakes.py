@@ -34,6 +34,11 @@ FILES = {
     ),
     "sample/starts_too.py": "def main(app):\n    import uvicorn\n    uvicorn.run(app)\n",
     "starts.py": "from a2a_bridge import agent, run\n" + AGENT.format("one") + "\n\nrun(one)\n",
+    "makes.py": (
+        "def text(): return 'hi'\ndef none(): ...\ndef fails(): raise KeyError('API_KEY')\ndef empty():\n"
+        "    yield from ()\nasync def answers(text):\n    yield text\ndef takes(config, runtime): ...\n"
+        "def two(): return none, 3\nclass Makes:\n    def make(self): ...\n"
+    ),
     "broken.py": "import nothing_of_this_name\n",
     "graph.py": "from langgraph.graph import StateGraph\n",
     "ends.py": "raise SystemExit(3)\n",

@@ -1,4 +1,4 @@
-"""Graphs of LangGraph with an offline model, for `a2a-bridge serve langgraph_graph.py:graph`."""
+"""Graphs of LangGraph with an offline model, for `a2a-bridge serve langgraph_graph.py:make_graph`."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -9,7 +9,9 @@ from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
@@ -94,11 +96,16 @@ class Scripted(BaseChatModel):
             yield said
 
 
-graph = create_agent(
-    Scripted(),
-    [delete, question, report],
-    middleware=[HumanInTheLoopMiddleware(interrupt_on={"delete": True})],
-)
+async def make_graph(config: RunnableConfig) -> AsyncIterator[Any]:
+    """As for the server of LangGraph; this checkpointer needs a running loop, and has to be closed."""
+    assert config == {"configurable": {}}
+    async with AsyncSqliteSaver.from_conn_string("threads.db") as saver:
+        yield create_agent(
+            Scripted(),
+            [delete, question, report],
+            middleware=[HumanInTheLoopMiddleware(interrupt_on={"delete": True})],
+            checkpointer=saver,
+        )
 
 
 class Length(TypedDict):
