@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from a2a_bridge.cluster import calls
 from a2a_bridge.cluster.calls import (
+    UNKNOWN,
     Frame,
     FrameKind,
     ReplicaServer,
@@ -129,6 +131,11 @@ class LateScene:
 
     async def response(self, call_id: bytes, *, holder: str | None) -> dict[str, Any]:
         """The head of the response to a call for a holder; None: the caller's version does not name it."""
+        frame = await self.frame(call_id, holder=holder)
+        assert frame.kind is FrameKind.DONE
+        return undocument(frame.body)[0]
+
+    async def frame(self, call_id: bytes, *, holder: str | None) -> Frame:
         row = form().row(ops.CANCEL_TASK)
         assert row is not None
         head: dict[str, Any] = {
@@ -139,9 +146,7 @@ class LateScene:
             head["holder"] = holder
         body = document(head, row.encode_request(REQUEST))
         async with asyncio.timeout(PATIENCE):
-            frame = await self.server.answer(Frame(FrameKind.CALL, call_id, body=body))
-        assert frame.kind is FrameKind.DONE
-        return undocument(frame.body)[0]
+            return await self.server.answer(Frame(FrameKind.CALL, call_id, body=body))
 
 
 async def test_a_call_for_the_earlier_name_is_not_executed() -> None:
@@ -157,6 +162,40 @@ async def test_a_call_for_the_present_name_is_executed() -> None:
     assert "elsewhere" not in await scene.response(b"c" * 16, holder="before")
     assert "elsewhere" not in await scene.response(b"d" * 16, holder=None)
     assert scene.agent.ended == ["t", "t"]
+
+
+#: case → seconds that pass, bounds, and what a repeat of the first call gets
+FORGETTING = {
+    "at once": (0.0, {}, "its result"),
+    "later": (31.0, {}, "nothing"),
+    "after large results": (0.0, {"_KEPT_BYTES": 1}, "nothing"),
+    "much later": (601.0, {}, "another execution"),
+    "after many calls": (0.0, {"_KEPT_BYTES": 1, "_MOST": 2}, "another execution"),
+}
+
+
+@pytest.mark.parametrize("case", FORGETTING)
+async def test_results_are_kept_for_a_while_and_ids_for_longer(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds, bounds, found = FORGETTING[case]
+    for name, bound in bounds.items():
+        monkeypatch.setattr(calls, name, bound)
+    scene = LateScene()
+    scene.agent.works.set()
+    await scene.response(b"a" * 16, holder=None)
+    await scene.response(b"b" * 16, holder=None)
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    monkeypatch.setattr(loop, "time", lambda: time() + seconds)
+    await scene.response(b"c" * 16, holder=None)
+    again = await scene.frame(b"a" * 16, holder=None)
+    executed = scene.agent.begun - 3
+    assert (again.kind, executed) == {
+        "its result": (FrameKind.DONE, 0),
+        "nothing": (UNKNOWN.kind, 0),
+        "another execution": (FrameKind.DONE, 1),
+    }[found]
 
 
 async def test_a_call_that_has_begun_ends_with_the_name() -> None:
