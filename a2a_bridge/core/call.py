@@ -23,7 +23,9 @@ def _no_parameters() -> Mapping[str, str]:
     return NO_PARAMETERS
 
 
+#: the name of the parameter with the version of the protocol
 VERSION_PARAMETER = "a2a-version"
+#: the name of the parameter with the extensions that a caller activates
 EXTENSIONS_PARAMETER = "a2a-extensions"
 #: the name of the `side_channel` of CallContext and ResponseParameters on the wire between two bridges
 SIDE_CHANNEL = "x-a2a-bridge-aside"

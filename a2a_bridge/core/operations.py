@@ -16,7 +16,9 @@ from google.protobuf.message import Message
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Empty
 
+#: the request of an operation
 Req = TypeVar("Req", bound=Message)
+#: its response, or an event of its stream
 Res = TypeVar("Res", bound=Message)
 
 

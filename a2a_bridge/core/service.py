@@ -126,6 +126,7 @@ class Service(Protocol):
         """Answers a streaming operation. The generator raises A2AError when iterated."""
 
 
+#: wraps a service in another
 Middleware = Callable[[Service], Service]
 
 

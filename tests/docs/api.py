@@ -1,5 +1,6 @@
 """The pages of the Python API, from the names that the stable modules export, and from their docstrings."""
 
+import ast
 import dataclasses
 import importlib
 import inspect
@@ -24,6 +25,42 @@ MODULES = {
     "a2a_bridge.agents": ("api-agents.md", "Several agents behind one server."),
     "a2a_bridge.middleware": ("api-middleware.md", "The middleware of every server."),
     "a2a_bridge.testing.contracts": ("api-contracts.md", "Contract suites for authors of extensions; they need pytest."),
+}  # fmt: skip
+#: the pages of `a2a_bridge.ext`: page → title, first sentence, and the modules that its names come from
+SUBJECTS = {
+    "api-servers.md": (
+        "Servers and their options",
+        "What a server listens on, whom it trusts, and what it limits and counts.",
+        ("app", "bindings.server_tls", "bindings.memory", "core.option_classes", "middleware", "push",
+         "bindings.binding.HostOptions", "bindings.binding.ListenAddress", "bindings.binding.TlsFiles"),
+    ),
+    "api-agents-in-process.md": (
+        "Agents in this process",
+        "What an agent of your own, an executor or an adapter for a framework implements, and the engine that runs it.",
+        ("hosting",),
+    ),
+    "api-gateways.md": (
+        "Gateways and clients",
+        "How an agent elsewhere is found, called and trusted, and the quirks of known implementations.",
+        ("gateway", "cards", "peers", "auth", "bindings", "app.peer"),
+    ),
+    "api-calls.md": (
+        "Calls, services and errors",
+        "The two methods of a service, what they are given, and the errors that they raise.",
+        ("core", "pb"),
+    ),
+    "api-stores.md": ("Stores", "What a store of tasks implements, and the rows of its driver.", ("stores",)),
+    "api-transports.md": (
+        "Transports",
+        "What a transport of your own implements.",
+        ("bindings.binding.Binding", "bindings.binding.DocumentHost", "bindings.binding.Host",
+         "bindings.binding.find", "bindings.binding.names"),
+    ),
+    "api-versions.md": (
+        "Versions and JSON",
+        "How a version of the protocol maps its messages to those of 1.0, and how JSON is read and written.",
+        ("dialects", "codec"),
+    ),
 }  # fmt: skip
 NOTE = "<!-- generated from the docstrings of the module by `make generate` -->"
 STABLE = (
@@ -200,7 +237,83 @@ def _entry(name: str, value: Any) -> list[str]:
     return [*lines, f"`{shown}`"]
 
 
+def _origins(module: str) -> dict[str, str]:
+    """The names that a module exports, and where each is defined, without the name of the package."""
+    source = inspect.getsource(importlib.import_module(module))
+    return {
+        one.asname or one.name: f"{node.module}.{one.name}".removeprefix("a2a_bridge.")
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for one in node.names
+    }
+
+
+def _subject(origin: str) -> str:
+    """The page of a name: that with the longest beginning of its origin."""
+    found = [
+        (len(prefix), page)
+        for page, (_, _, prefixes) in SUBJECTS.items()
+        for prefix in prefixes
+        if f"{origin}.".startswith(f"{prefix}.")
+    ]
+    assert found, f"no page of SUBJECTS has a place for {origin}"
+    return max(found)[1]
+
+
+def names_of(subject: str) -> list[str]:
+    """The names of `a2a_bridge.ext` on a page: classes, functions, and the others."""
+    module = importlib.import_module("a2a_bridge.ext")
+    origins = _origins("a2a_bridge.ext")
+    found = [one for one in names("a2a_bridge.ext") if _subject(origins[one]) == subject]
+
+    def place(name: str) -> tuple[int, str]:
+        value = getattr(module, name)
+        return (0 if inspect.isclass(value) else 1 if inspect.isfunction(value) else 2), name
+
+    return sorted(found, key=place)
+
+
+def subject_text(subject: str) -> str:
+    """A page of some names of `a2a_bridge.ext`."""
+    title, about, _ = SUBJECTS[subject]
+    module = importlib.import_module("a2a_bridge.ext")
+    lines = [f"# {title}", "", NOTE, "", f"{about} The names are those of [`a2a_bridge.ext`](api-ext.md)."]
+    origins = _origins("a2a_bridge.ext")
+    for name in names_of(subject):
+        value = getattr(module, name)
+        lines += _entry(name, value)
+        if not inspect.isclass(value) and not inspect.isroutine(value) and not inspect.ismodule(value):
+            lines += ["", _comment_of(origins[name])]
+    return _joined(lines)
+
+
+def _comment_of(origin: str) -> str:
+    """What the source says of a constant, in comments `#:` above it."""
+    module, _, name = f"a2a_bridge.{origin}".rpartition(".")
+    while name in (again := _origins(module)):
+        module, _, name = f"a2a_bridge.{again[name]}".rpartition(".")
+    source = inspect.getsource(importlib.import_module(module))
+    found = re.search(rf"((?:^#:? .*\n)+){name}\b.* = ", source, re.MULTILINE)
+    said = re.sub(r"\s*(?:^|\n)#:?\s*", " ", found[1]).strip() if found else ""
+    return f"{said[0].upper()}{said[1:].removesuffix('.')}." if said else ""
+
+
+def extension_text() -> str:
+    """The page of `a2a_bridge.ext`: its names by subject."""
+    lines = ["# a2a_bridge.ext", "", NOTE, "", MODULES["a2a_bridge.ext"][1]]
+    for subject, (title, about, _) in SUBJECTS.items():
+        links = ", ".join(f"[`{one}`]({subject}#{one.lower()})" for one in names_of(subject))
+        lines += ["", f"## [{title}]({subject})", "", about, "", links]
+    return _joined(lines)
+
+
+def _joined(lines: list[str]) -> str:
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
+
+
 def text(module: str) -> str:
+    if module == "a2a_bridge.ext":
+        return extension_text()
     found = importlib.import_module(module)
     about = MODULES[module][1]
     lines = [f"# {module}", "", NOTE, "", about]
@@ -209,4 +322,4 @@ def text(module: str) -> str:
         lines += ["", f"Further modules: {others}. {STABLE}"]
     for name in names(module):
         lines += _entry(name, getattr(found, name))
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
+    return _joined(lines)

@@ -79,6 +79,8 @@ def everything() -> Iterator[Made]:
         yield Made(DOCS / "reference" / "limits.md", lambda part=part: limits.table(part), part)  # type: ignore[misc]
     for module in api.MODULES:
         yield Made(api.page(module), lambda module=module: api.text(module))  # type: ignore[misc]
+    for subject in api.SUBJECTS:
+        yield Made(api.FOLDER / subject, lambda subject=subject: api.subject_text(subject))  # type: ignore[misc]
     yield Made(commands.SHARED, commands.shared)
     for verb in commands.VERBS:
         yield Made(commands.page(verb), lambda verb=verb: commands.text(verb))  # type: ignore[misc]
