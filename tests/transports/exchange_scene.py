@@ -113,9 +113,15 @@ async def exchanged(connection: Connection, pieces: list[bytes], *, then_end: bo
     return outcome
 
 
+async def head_of(exchange: Exchange) -> None:
+    """Waits for the head of the response."""
+    while not exchange.parser.has_head:
+        await exchange.more()
+
+
 async def _read(exchange: Exchange) -> bytes:
     body = b""
-    await exchange.head()
+    await head_of(exchange)
     while found := await exchange.read():
         body += found
     return body

@@ -268,13 +268,12 @@ def test_the_parts_of_aiohttp_that_are_used_are_as_they_were() -> None:
         aiohttp.TCPConnector.connect: ["self", "req", "traces", "timeout"],
         aiohttp.TCPConnector._create_connection: ["self", "req", "traces", "timeout"],
         aiohttp.TCPConnector._release: ["self", "key", "protocol", "should_close"],
-        aiohttp.connector.Connection.release: ["self"],
-        aiohttp.connector.Connection.close: ["self"],
     }
     for function, names in found.items():
         assert list(inspect.signature(function).parameters) == names, function
     assert isinstance(aiohttp.ClientRequest.connection_key, property)
     assert isinstance(ResponseHandler.should_close, property)
+    assert isinstance(aiohttp.connector.Connection.protocol, property)
 
 
 async def test_aiohttp_makes_and_keeps_connections_for_a_request_that_is_never_sent() -> None:
@@ -293,8 +292,34 @@ async def test_aiohttp_makes_and_keeps_connections_for_a_request_that_is_never_s
         assert (kept._tail, kept.should_close, kept.is_connected()) == (b"late", True, False)
         kept._tail = b""
         assert connector._acquired == set()
-        lease = await connector.connect(one._exchanger._origin(one._url), [], aiohttp.ClientTimeout())
-        assert lease.protocol is kept
-        assert connector._acquired == {kept}
-        lease.close()
-        assert kept.transport is None
+        origin = one._exchanger._origin(one._url)
+        assert await connector.lend(origin, None) is kept
+        assert (connector._acquired, connector._conns) == ({kept}, {})
+        connector.give_back(kept)
+        assert (connector._acquired, [*connector._conns]) == (set(), [key])
+        assert connector.take(origin) is kept
+        assert (connector._acquired, connector._conns) == ({kept}, {})
+        assert connector.take(origin) is None
+        made = await connector.lend(origin, None)
+        assert connector._acquired == {kept, made}
+        made.is_clean = False  # as after a response that was not read
+        connector.give_back(made)
+        connector.give_back(kept)
+        assert (made.transport, connector._acquired, [*connector._conns]) == (None, set(), [key])
+
+
+async def test_a_kept_connection_that_has_ended_or_is_too_old_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with agent() as one:
+        await one.exchange()
+        connector, origin = one._exchanger._connector, one._exchanger._origin(one._url)
+        [[(kept, since)]] = connector._conns.values()
+        with monkeypatch.context() as patched:
+            patched.setattr("a2a_bridge_transports._http.connector.monotonic", lambda: since + 60)
+            assert connector.take(origin) is None
+        kept.abort()
+        assert connector.take(origin) is None
+        await one.exchange()
+        [[(other, _)]] = connector._conns.values()
+        assert other is not kept

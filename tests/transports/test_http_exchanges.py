@@ -22,6 +22,7 @@ from tests.transports.exchange_scene import (
     connection_to,
     exchanged,
     head,
+    head_of,
     plain,
 )
 
@@ -135,7 +136,7 @@ async def test_a_response_that_is_not_read_waits_in_the_agent() -> None:
     connection, size, sent = connection_to(pipe := Pipe()), 64 * 1024, 0
     exchange = Exchange(connection, b"", None, inf, None)
     connection.data_received(head(Content_Length=8 << 20))
-    await exchange.head()
+    await head_of(exchange)
     while True:
         for _ in range(2):  # a turn of the loop, after which a share of the connection ends
             await asyncio.sleep(0)
@@ -181,7 +182,7 @@ async def test_a_bomb_is_expanded_only_as_far_as_it_is_read() -> None:
     connection = connection_to(Pipe())
     exchange = Exchange(connection, b"", None, inf, None)
     connection.data_received(coded("gzip", bomb))
-    await exchange.head()
+    await head_of(exchange)
     tracemalloc.start()
     try:
         read = 0

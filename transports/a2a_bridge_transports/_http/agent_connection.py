@@ -22,7 +22,7 @@ import asyncio
 import re
 import select
 from math import inf
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -58,6 +58,12 @@ class NoResponseError(aiohttp.ClientError):
     """What came is no response to the request. The text says why, and quotes nothing of it."""
 
 
+class Pool(Protocol):
+    """Keeps connections between exchanges."""
+
+    def give_back(self, connection: Connection, /) -> None: ...
+
+
 class Connection(ResponseHandler):
     """One connection. Outside of exchanges, as for the CONNECT of a proxy, it is as aiohttp made it.
 
@@ -68,6 +74,9 @@ class Connection(ResponseHandler):
         super().__init__(loop)
         self.loop = loop
         self.parser = ResponseParser()
+        #: what it goes back to, and its place there
+        self.pool: Pool | None = None
+        self.place: Any = None
         #: the one that runs
         self.exchange: Exchange | None = None
         #: True until the first exchange
@@ -218,7 +227,6 @@ class Exchange:
         "_silence",
         "_unsent",
         "_waiter",
-        "lease",
         "parser",
     )
 
@@ -227,8 +235,6 @@ class Exchange:
     ) -> None:
         self._connection = connection
         parser = self.parser = connection.parser
-        #: gives the connection back to the pool at the end
-        self.lease: aiohttp.connector.Connection | None = None
         self._waiter: asyncio.Future[None] | None = None
         #: what ended it on this side; nothing is read any more
         self._ended: BaseException | None = None
@@ -289,11 +295,6 @@ class Exchange:
         """The media type of the body in lower case, without parameters."""
         return self.parser.headers.get(CONTENT_TYPE, "").partition(";")[0].strip().lower()
 
-    async def head(self) -> None:
-        """Waits for the head of the response. Raises aiohttp.ClientError, TimeoutError."""
-        while not self.parser.has_head:
-            await self._more()
-
     async def read(self) -> bytes:
         """The next bytes of the body, which are there already if they came with the head; empty at its end.
         Raises aiohttp.ClientError, TimeoutError, UndecodableError, and the error of `end`.
@@ -321,7 +322,7 @@ class Exchange:
                     decoder.end()
                 return b""
             else:
-                await self._more()
+                await self.more()
 
     def whole(self, most: int) -> bytes | None:
         """The whole body, if it is here, not compressed and not larger than `most` bytes; None otherwise."""
@@ -330,8 +331,10 @@ class Exchange:
             return None
         return None if CONTENT_ENCODING in parser.headers else parser.take()
 
-    def _more(self) -> asyncio.Future[None]:
-        """More of the response, to be awaited."""
+    def more(self) -> asyncio.Future[None]:
+        """More of the response, to be awaited: until `parser.has_head`, and by `read` for the body. Raises
+        aiohttp.ClientError, TimeoutError, and the error of `end`.
+        """
         if self._ended is not None:
             raise self._ended
         if self._lost is not None:
@@ -388,8 +391,8 @@ class Exchange:
             connection.is_fresh = False
             connection.written += self._sent
         self._unsent = None
-        if self.lease is not None:
-            self.lease.release()
+        if connection.pool is not None:
+            connection.pool.give_back(connection)
 
     # ------------------------------------------------------------------ called by the connection
 

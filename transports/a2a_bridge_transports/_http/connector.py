@@ -3,7 +3,8 @@
 import asyncio
 import socket
 from functools import partial
-from typing import Any
+from time import monotonic
+from typing import Any, cast
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -21,20 +22,54 @@ HTTP_2_ONLY = "the agent speaks HTTP/2 only; where this is its gRPC port, write 
 
 class Connector(aiohttp.TCPConnector):
     """Makes such connections. seconds, patience: `DialOptions.connect_timeout` and `connect_patience`, both
-    without the time in which this process was busy. options: of aiohttp.TCPConnector.
+    without the time in which this process was busy. kept: how many seconds a connection waits for the next
+    call. options: of aiohttp.TCPConnector.
 
     A connection does not depend on the time of the call that asked for it: one connection for each place is
     made to its end, and kept for later calls. Otherwise callers with little time would never get one.
     """
 
-    def __init__(self, seconds: float, *, patience: float | None = None, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, seconds: float, *, kept: float, patience: float | None = None, **options: Any) -> None:
+        super().__init__(keepalive_timeout=kept, **options)
         self._seconds = seconds
+        self._kept = kept
         kind: type[ResponseHandler] = Connection
         self._factory = partial(kind, loop=self._loop)
         self._patience = patience
         #: connections that are made although the call that asked for them has ended
         self._apart: dict[Any, asyncio.Task[ResponseHandler]] = {}
+
+    def take(self, origin: aiohttp.ClientRequest) -> Connection | None:
+        """A kept connection to an origin; None if there is none that can be used. It goes to `give_back`.
+
+        As `connect` takes it, but without two coroutines and an object for the way back.
+        """
+        kept = self._conns.get(origin.connection_key)
+        # `connect` tells a request the credentials for its proxy, and throws away what cannot be used.
+        if not kept or origin.proxy is not None:
+            return None
+        connection, since = kept[0]
+        if not connection.is_connected() or monotonic() - since > self._kept:
+            return None
+        kept.popleft()
+        if not kept:
+            del self._conns[origin.connection_key]
+        self._acquired.add(connection)
+        return cast("Connection", connection)
+
+    async def lend(self, origin: aiohttp.ClientRequest, limit: float | None) -> Connection:
+        """A connection to an origin, kept or made within so many seconds. It goes to `give_back`."""
+        lease = await self.connect(origin, [], aiohttp.ClientTimeout(total=limit))
+        connection, lease._protocol = lease.protocol, None  # noqa: SLF001  it goes back without this object
+        return cast("Connection", connection)
+
+    def give_back(self, connection: Connection) -> None:
+        """Keeps a connection for the next call, or closes it if it cannot be used again."""
+        if self._cleanup_handle is None or connection.should_close:
+            self._release(connection.place, connection)
+            return
+        self._acquired.discard(connection)
+        self._conns[connection.place].append((connection, monotonic()))
 
     async def _create_connection(
         self,
@@ -47,7 +82,7 @@ class Connector(aiohttp.TCPConnector):
             return await self._make(req, traces, timeout)
 
     async def _make(self, req: Any, traces: Any, timeout: aiohttp.ClientTimeout) -> ResponseHandler:  # noqa: ASYNC109
-        making = asyncio.create_task(super()._create_connection(req, traces, timeout))
+        making = asyncio.create_task(self._open(req, traces, timeout))
         seconds = self._seconds
         if self._patience is not None:
             most = timeout.total / 4 if timeout.total else self._patience
@@ -69,6 +104,12 @@ class Connector(aiohttp.TCPConnector):
         if isinstance(made, Connection) and made.speaks_http_2:
             made.close()
             raise unavailable(HTTP_2_ONLY, "connect")
+        return made
+
+    async def _open(self, req: Any, traces: Any, timeout: aiohttp.ClientTimeout) -> ResponseHandler:  # noqa: ASYNC109
+        made = await super()._create_connection(req, traces, timeout)
+        if isinstance(made, Connection):
+            made.pool, made.place = self, req.connection_key
         return made
 
     def _finish_apart(self, key: Any, making: asyncio.Task[ResponseHandler]) -> None:

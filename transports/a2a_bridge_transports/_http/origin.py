@@ -6,6 +6,7 @@ stands for all requests to an origin; and the part of their heads that is the sa
 
 import asyncio
 from collections.abc import Mapping
+from operator import is_
 from typing import Any
 
 import aiohttp
@@ -19,6 +20,7 @@ USER_AGENT = "a2a-bridge"
 _FORMS = 64
 #: headers that frame a request; they are made here only
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
+_NONE: tuple[tuple[str, ...], bytes] = (), b""
 
 
 class Origin(aiohttp.ClientRequest):
@@ -34,6 +36,8 @@ class Origin(aiohttp.ClientRequest):
         self._base = str(url.origin()) if proxy is not None and not self.is_secure else ""
         #: the text of heads with room for values, by method and names of headers
         self._forms: dict[tuple[str, ...], str] = {}
+        #: the last head of each of them, without its end, and the values in it
+        self._last: dict[tuple[str, ...], tuple[tuple[str, ...], bytes]] = {}
 
     @property
     def connection_key(self) -> Any:
@@ -43,28 +47,33 @@ class Origin(aiohttp.ClientRequest):
         """The head of a request. Not before the first connection is there: then aiohttp has added the
         credentials for a proxy. Raises ValueError for a header that would end early, or frame the request.
         """
-        values: list[str] = [url.raw_path_qs]
-        names = [method]
-        for name, value in headers.items():
-            if type(value) is Joined:
-                for entry in entries_of(value):
-                    names.append(name)
-                    values.append(entry)
-            else:
-                names.append(name)
-                values.append(value)
-        key = tuple(names)
-        form = self._forms.get(key)
+        names = (method, *headers)
+        values = (url.raw_path_qs, *headers.values())
+        before, known = self._last.get(names, _NONE)
+        # Most calls have the very texts of the call before; those of callers are other objects, and are not
+        # compared. A `Joined` equals its text, and has another head.
+        if not (len(before) == len(values) and all(map(is_, before, values))):
+            known = self._encode(names, values)
+            if len(self._last) >= _FORMS:
+                self._last.clear()
+            self._last[names] = values, known
+        if body is not None:
+            return b"%bContent-Length: %d\r\n\r\n" % (known, len(body))
+        return known + (b"\r\n" if method == "GET" else b"Content-Length: 0\r\n\r\n")
+
+    def _encode(self, names: tuple[str, ...], values: tuple[str, ...]) -> bytes:
+        """A head without its length and its end."""
+        if Joined in map(type, values):
+            given = zip(names, values, strict=True)
+            entries = [(name, entry) for name, value in given for entry in entries_of(value)]
+            names, values = tuple(name for name, _ in entries), tuple(entry for _, entry in entries)
+        form = self._forms.get(names)
         if form is None:
             if len(self._forms) >= _FORMS:
                 self._forms.clear()
-            form = self._forms[key] = self._form(method, names[1:])
-        if body is not None:
-            values.append(f"Content-Length: {len(body)}\r\n")
-        else:
-            values.append("" if method == "GET" else "Content-Length: 0\r\n")
-        text = form % tuple(values)
-        count = form.count("\n") + (values[-1] != "")
+            form = self._forms[names] = self._form(names[0], names[1:])
+        text = form % values
+        count = form.count("\n")
         if text.count("\n") != count or text.count("\r") != count or "\0" in text:
             raise ValueError("a header of a request ends early")
         try:
@@ -72,8 +81,8 @@ class Origin(aiohttp.ClientRequest):
         except UnicodeEncodeError:
             raise ValueError("a header of a request is no text") from None
 
-    def _form(self, method: str, names: list[str]) -> str:
-        """The head of requests with these headers, with room for the path, their values and the length."""
+    def _form(self, method: str, names: tuple[str, ...]) -> str:
+        """The head of requests with these headers, with room for the path and their values."""
         lowered = {name.lower() for name in names}
         if not lowered.isdisjoint(_FRAMING):
             raise ValueError("a header of a request cannot frame it")
@@ -87,6 +96,5 @@ class Origin(aiohttp.ClientRequest):
                 f"{first}%s HTTP/1.1\r\n",
                 *(f"{name}: {value}\r\n".replace("%", "%%") for name, value in given.items()),
                 *(f"{name.replace('%', '%%')}: %s\r\n" for name in names),
-                "%s\r\n",
             ]
         )

@@ -23,7 +23,6 @@ from math import inf
 from typing import Any, NoReturn
 from urllib.parse import urlencode
 
-import aiohttp
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
@@ -34,8 +33,8 @@ from a2a_bridge.bindings.places import read_place
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.masking import without_query_values
 from a2a_bridge_transports._http import sse
-from a2a_bridge_transports._http.agent_connection import Connection, UntouchedError
 from a2a_bridge_transports._http.agent_connection import Exchange as AgentExchange
+from a2a_bridge_transports._http.agent_connection import UntouchedError
 from a2a_bridge_transports._http.connector import Checked, Connector, build_resolver, unavailable
 from a2a_bridge_transports._http.exchange import CONTENT_ENCODING, CONTENT_LENGTH
 from a2a_bridge_transports._http.failures import FAILURES, raise_failure
@@ -90,7 +89,7 @@ async def open_exchanger(
         options.connect_timeout,
         patience=options.connect_patience,
         limit=0,
-        keepalive_timeout=KEEP_CONNECTION,
+        kept=KEEP_CONNECTION,
         resolver=resolver,
         use_dns_cache=resolver is None,
         ssl=_context(options.tls),
@@ -121,7 +120,6 @@ class Exchanger:
         self._direct = direct
         self._loop = asyncio.get_running_loop()
         self._origins: dict[tuple[str, str], Origin] = {}
-        self._wait = aiohttp.ClientTimeout(total=None)
 
     async def call(
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, limit: float | None
@@ -196,22 +194,23 @@ class Exchanger:
                 origin = self._origins.get((url.scheme, url.authority)) or self._origin(url)
                 if origin.auth is not None:
                     check_user(url, headers)
-                wait = self._wait
-                if wait.total != limit:
-                    wait = self._wait = aiohttp.ClientTimeout(total=limit)
-                lease = await connector.connect(origin, [], wait)
-                connection = lease.protocol
-                if not isinstance(connection, Connection) or not connection.is_quiet():
-                    lease.close()
+                connection = connector.take(origin)
+                if connection is None:
+                    connection = await connector.lend(origin, limit)
+                if not connection.is_quiet():
+                    connection.is_clean = False
+                    connector.give_back(connection)
                     continue
                 try:
                     head = origin.head(method, url, headers, body)
                     exchange = AgentExchange(connection, head, body, deadline, silence)
-                    await exchange.head()
+                    while not exchange.parser.has_head:
+                        await exchange.more()
                 except BaseException:
-                    if exchange is not None:
+                    if exchange is None:
+                        connector.give_back(connection)
+                    else:
                         exchange.close()
-                    lease.close()
                     raise
             except UntouchedError as error:
                 if is_repeated or connector.closed:
@@ -221,7 +220,6 @@ class Exchanger:
                 continue
             except FAILURES as error:
                 self._fail(error, "call", url)
-            exchange.lease = lease
             if self._options.frame_observer is not None:
                 self._show_heads(head, body, exchange)
             return exchange
