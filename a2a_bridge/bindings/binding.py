@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from types import NoneType
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from a2a_bridge.bindings.asgi import Application
 from a2a_bridge.bindings.frames import Frame
@@ -331,8 +331,7 @@ class Binding(Protocol, Generic[HostT]):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(NamedTuple):
     """A complete HTTP response. Header names are lower-case."""
 
     status: int

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -184,7 +184,7 @@ class Resolver:
             return None
         body = without_mark(reply.body)
         received = body if self._check is not None else b""
-        reply = replace(reply, body=await self._check_body(body, location))
+        reply = reply._replace(body=await self._check_body(body, location))
         card = parse_bytes(reply.body, location)
         members: Any = loads(reply.body)  # an object: it is a card
         profile = profiles().agent(reply.headers, members)

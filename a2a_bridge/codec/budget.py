@@ -87,7 +87,7 @@ def json_values(text: bytes, most: int) -> int:
         if block.endswith(b"\\") and (len(block) - len(block.rstrip(b"\\"))) % 2:
             block += text[start : start + 1]  # never split an escape sequence
             start += 1
-        if b"\\" in block:
+        if block.find(b"\\") >= 0:
             block = block.replace(b"\\\\", b"").replace(b'\\"', b"")
         quotes = block.count(b'"')
         if quotes // 4 > most - found + 1:

@@ -33,7 +33,6 @@ GAP = "gap"
 #: the name of the parameter in error texts
 LAST_EVENT_ID = "Last-Event-ID"
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _COUNTED = re.compile(r"((?:[A-Za-z0-9_-]*-)?)(0|[1-9][0-9]{0,18})")
 
 
@@ -48,8 +47,8 @@ class GapMark(NamedTuple):
 
 def is_id(text: str) -> bool:
     """Whether a text can be the id of an event."""
-    # The first test is for plain numbers, one of which comes with each event.
-    return (text.isascii() and text.isalnum() and len(text) <= 64) or bool(_ID.fullmatch(text))
+    # One comes with each event, and a regular expression takes three times as long.
+    return len(text) <= 64 and text.isascii() and text.replace("-", "0").replace("_", "0").isalnum()
 
 
 def resume_id(context: CallContext) -> str:

@@ -328,6 +328,8 @@ class Contexts:
             completed = await self._complete(call)
         response = await self._service.unary(completed)
         sent: Any = response
+        if not sent.HasField("task"):
+            return response
         if (
             self._early is not None
             and sent.task.status.state in RUNNING

@@ -169,7 +169,7 @@ class ResponseParser:
         self._head += len(name) + len(value) + 4
         if self._head > MOST_HEAD or len(self._lines) >= MOST_LINES:
             raise MalformedResponseError("its head is too large")
-        if name[-1] == _BLANK or b"\0" in value:
+        if name[-1] == _BLANK or 0 in value:
             raise MalformedResponseError("its head has an invalid header")
         known = known_names.get(name) or remember_name(name)
         self._lines.append((known, value.rstrip(b" \t").decode("utf-8", "surrogateescape")))

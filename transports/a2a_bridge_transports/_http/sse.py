@@ -90,7 +90,7 @@ _UNICODE_LINE_ENDS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), 
 
 def one_line(data: bytes) -> bytes:
     """Compact JSON as one line for every reader: line ends of Unicode are escaped as in JSON."""
-    if not data.isascii() and (b"\xe2\x80" in data or b"\xc2\x85" in data):
+    if not data.isascii() and (data.find(b"\xe2\x80") >= 0 or data.find(b"\xc2\x85") >= 0):
         for raw, escaped in _UNICODE_LINE_ENDS:
             data = data.replace(raw, escaped)
     return data
@@ -151,10 +151,11 @@ class Decoder:
             self._after_cr = False
             if chunk[0] == 10:
                 chunk = chunk[1:]
-        if b"\r" in chunk:
+        # `find`, because `in` tries its left side as a number first, and for bytes that fails slowly.
+        if chunk.find(b"\r") >= 0:
             self._after_cr = chunk[-1] == 13
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        if b"\n\n\n" in chunk:
+        if chunk.find(b"\n\n\n") >= 0:
             chunk = _EMPTY_LINES.sub(b"\n\n", chunk)
         lines = chunk.split(b"\n")
         if len(lines) > 1 and self._line:
@@ -169,7 +170,7 @@ class Decoder:
             if self._data is not None:
                 data = bytes(self._data)  # no copy of one line
                 if data and not data.isspace():
-                    events.append(Event(self._name or "message", data, self._id))
+                    events.append(tuple.__new__(Event, (self._name or "message", data, self._id)))
                 self._data = None
                 self._is_object = False
             self._name = self._id = ""

@@ -1,5 +1,6 @@
 """The client side of HTTP+JSON: a Service over an HTTP session. It knows no version."""
 
+from collections.abc import Coroutine
 from contextlib import aclosing
 from functools import partial
 from typing import Any, cast
@@ -13,7 +14,7 @@ from a2a_bridge.core.call import Call, ResponseParameters
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import is_gap
-from a2a_bridge.core.service import Event, Events
+from a2a_bridge.core.service import Event, Events, reject
 from a2a_bridge.dialects import HTTP_JSON, Dialect, Row
 from a2a_bridge.dialects.signed_extras import dumps, loads
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -52,11 +53,14 @@ class HttpJsonClient(ClientSide):
         #: the HTTP method that worked, for operations that have several
         self._methods: dict[Any, str] = {}
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
-        row = self.row(call)
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        try:
+            row = self.row(call)
+        except A2AError as error:
+            return reject(error)
         if row.extras.fallback is not None:
-            return cast("Res", await self.either(partial(self._unary, call), row))
-        return cast("Res", await self._unary(call, row))
+            return cast("Coroutine[Any, Any, Res]", self.either(partial(self._unary, call), row))
+        return self._unary(call, row)
 
     async def _unary(self, call: Call[Any, Any], row: Row[Any, Any]) -> Any:
         target, body = (await run(self._targets, row, call, large=call.context.large))[0]
@@ -66,11 +70,14 @@ class HttpJsonClient(ClientSide):
         headers["Accept"] = self._accept
         _describe(body, headers)
         timeout = remaining_time(call.context, self.options.timeout)
-        fetched = await self.exchanger.call(target.method, self._url(target), headers, body, timeout)
-        self.copy_parameters(call, fetched.headers)
-        if fetched.status >= 300:
-            raise await self._failure(row, target, fetched.status, fetched.headers, fetched.body)
-        return await self.parse(fetched.body, call.context.reply, self._read, row, call, fetched.body)
+        url = self._url(target)
+        status, received, data = await self.exchanger.call(target.method, url, headers, body, timeout)
+        self.copy_parameters(call, received)
+        if status >= 300:
+            raise await self._failure(row, target, status, received, data)
+        if len(data) <= SMALL:
+            return self._read(row, call, data)
+        return await self.parse(data, call.context.reply, self._read, row, call, data)
 
     async def stream(self, call: Call[Req, Res], /) -> Events:
         row = self.row(call)

@@ -1,6 +1,7 @@
 """The client side of JSON-RPC: a Service over an HTTP session. It knows no version."""
 
 import itertools
+from collections.abc import Coroutine
 from contextlib import aclosing
 from functools import partial
 from typing import Any, cast
@@ -12,7 +13,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.resume import is_gap
-from a2a_bridge.core.service import Event, Events
+from a2a_bridge.core.service import Event, Events, reject
 from a2a_bridge.dialects import JSONRPC, Dialect, Row
 from a2a_bridge.dialects.signed_extras import loads
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -38,22 +39,26 @@ class JsonRpcClient(ClientSide):
         self._url = session.parse_url(session.call_url(interface.url, options))
         self._ids = itertools.count(1)
 
-    async def unary(self, call: Call[Req, Res], /) -> Res:
-        row = self.row(call)
+    def unary(self, call: Call[Req, Res], /) -> Coroutine[Any, Any, Res]:
+        try:
+            row = self.row(call)
+        except A2AError as error:
+            return reject(error)
         path = wire.document(row.address)
         if path is not None:
-            return cast("Res", await self._document(row, path, call))
+            return self._document(row, path, call)
         if row.extras.fallback is not None:
-            return cast("Res", await self.either(partial(self._unary, call), row))
-        return cast("Res", await self._unary(call, row))
+            return cast("Coroutine[Any, Any, Res]", self.either(partial(self._unary, call), row))
+        return self._unary(call, row)
 
     async def _unary(self, call: Call[Any, Any], row: Row[str, Any]) -> Any:
         id_, headers, body = await run(self._request, row, call, large=call.context.large)
         headers["Accept"] = "application/json"
         timeout = remaining_time(call.context, self.options.timeout)
-        fetched = await self.exchanger.call("POST", self._url, headers, body, timeout)
-        self.copy_parameters(call, fetched.headers)
-        status, received, data = fetched.status, fetched.headers, fetched.body
+        status, received, data = await self.exchanger.call("POST", self._url, headers, body, timeout)
+        self.copy_parameters(call, received)
+        if len(data) <= SMALL:
+            return self._check(row, call, id_, status, received, data)
         return await self.parse(data, call.context.reply, self._check, row, call, id_, status, received, data)
 
     async def stream(self, call: Call[Req, Res], /) -> Events:
@@ -142,7 +147,8 @@ class JsonRpcClient(ClientSide):
         if answer.error is not None:
             raise self.read_error(row, status, answer.error)
         # Some answers of a2a-java 0.3 have the id as text.
-        if type(answer.id) not in (int, str) or str(answer.id) != str(id_):
+        given = answer.id
+        if (type(given) is not int or given != id_) and (type(given) is not str or given != str(id_)):
             raise wire.not_a_response(f"its id is not that of request {id_}")
         if not answer.complete and row.operation.response is not Empty:
             raise wire.not_a_response("it has neither result nor error")

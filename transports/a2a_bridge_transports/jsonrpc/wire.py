@@ -117,7 +117,7 @@ def answer(data: bytes) -> Answer:
     if type(tree) is not dict:
         raise not_a_response("it is not a JSON object")
     failed = tree.get("error")
-    return Answer(tree.get("id"), tree.get("result"), failed, "result" in tree)
+    return tuple.__new__(Answer, (tree.get("id"), tree.get("result"), failed, "result" in tree))
 
 
 def document(address: str) -> str | None:
