@@ -10,6 +10,8 @@ import json
 import signal
 import sys
 import types
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +23,8 @@ from benchmarks.compiled import COMPARISONS, cpu_row
 from benchmarks.databases import Databases
 from benchmarks.executors import GOALS, executor_row
 from benchmarks.executors import title as executor_title
+from benchmarks.forwarding import TITLE as FORWARDING
+from benchmarks.forwarding import forwarding_rows
 from benchmarks.fronts import FRONTS, front_row
 from benchmarks.listing import FEW, MANY, list_rows, resume_row
 from benchmarks.measure import (
@@ -35,9 +39,9 @@ from benchmarks.measure import (
 )
 from benchmarks.observed import TITLES, observed_rows
 from benchmarks.observed import title as observed_title
-from benchmarks.processes import BenchmarkError, cores
+from benchmarks.processes import BenchmarkError, Cores, cores
 from benchmarks.tools import MISSING, missing
-from benchmarks.work import WORK
+from benchmarks.work import WORK, Work
 from tests import calls_per_call, calls_per_event
 
 # title, binding, target for our share of the SDK's memory
@@ -50,19 +54,74 @@ VALUES = "values"
 QUIET = 0.2
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What all rows of one run are measured with."""
+
+    plan: Plan
+    cores: Cores
+    databases: Databases
+    on_step: Callable[[str], None]
+
+
+Measure = Callable[[Run], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows that are chosen together, by a title. quick: whether a quick run has them, too."""
+
+    suite: str
+    title: str
+    measure: Measure
+    quick: bool = True
+
+
+def _one(measure: Callable[..., dict[str, Any]], subject: Any) -> Measure:
+    """For a function that makes one row of a subject."""
+    return lambda run: [measure(subject, run.plan, run.cores, run.on_step)]
+
+
+def _load(work: Work) -> Measure:
+    def measure(run: Run) -> list[dict[str, Any]]:
+        row = load_row(work, run.plan, run.cores, run.databases, run.on_step)
+        return [row] if work.share is None else [row, share_row(work, row)]
+
+    return measure
+
+
+def _observed(name: str) -> Measure:
+    return lambda run: observed_rows(name, run.plan, run.cores, run.on_step)
+
+
+def _list(run: Run) -> list[dict[str, Any]]:
+    many = MANY // 10 if run.plan is QUICK else MANY
+    return list_rows(FEW, many, run.cores, run.databases, run.on_step)
+
+
+def _memory(kind: str, title: str, goal: float | None) -> Measure:
+    return lambda run: [memory_row(kind, title, goal, run.plan, run.cores, run.on_step)]
+
+
+PARTS = (
+    *(Part("load", work.title, _load(work), not work.twin) for work in WORK),
+    *(Part("cpu", one.title, _one(cpu_row, one)) for one in COMPARISONS),
+    Part("cpu", FORWARDING, lambda run: forwarding_rows(run.plan, run.cores, run.on_step)),
+    *(Part("executors", executor_title(name), _one(executor_row, name)) for name in GOALS),
+    *(Part("cpu", one.title, _one(front_row, one)) for one in FRONTS),
+    *(Part("cpu", observed_title(name), _observed(name), quick=False) for name in TITLES),
+    Part("workers", WORKERS, _one(workers_row, WORKERS)),
+    Part("list", RESUME, lambda run: [resume_row(run.plan.seconds, run.cores, run.databases, run.on_step)]),
+    Part("list", LIST, _list, quick=False),
+    *(Part("memory", title, _memory(kind, title, goal)) for title, kind, goal in MEMORY),
+    Part("codec", CODEC, lambda _: codec_rows()),
+    Part("values", VALUES, lambda _: values_rows()),
+)
+
+
 def arguments() -> argparse.Namespace:
-    titles = (
-        [work.title for work in WORK]
-        + [one.title for one in COMPARISONS]
-        + [title for title, _, _ in MEMORY]
-        + [executor_title(one) for one in GOALS]
-        + [observed_title(one) for one in TITLES]
-        + [one.title for one in FRONTS]
-        + [WORKERS, RESUME, LIST, CODEC, VALUES]
-    )
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description=__doc__, epilog="rows: " + ", ".join(titles)
-    )
+    rows = "rows: " + ", ".join(part.title for part in PARTS)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, epilog=rows)
     parser.add_argument(
         "--quick", action="store_true", help="fewer rows, short rounds: about a minute, and twice the noise"
     )
@@ -118,72 +177,18 @@ def main() -> int:
 
 def measure(only: list[str], plan: Plan, progress: Console) -> list[dict[str, Any]]:
     """The requested rows; a row that cannot be measured has the reason."""
-    where = cores()
     rows: list[dict[str, Any]] = []
-
-    def wanted(title: str) -> bool:
-        return report.is_chosen(title, only)
-
+    where = cores()
     with progress.status("starting") as status, Databases(where) as databases:
-        for work in WORK:
-            if wanted(work.title) and not (work.twin and plan is QUICK and not only):
-                try:
-                    row = load_row(work, plan, where, databases, status.update)
-                    rows += [row] if work.share is None else [row, share_row(work, row)]
-                except BenchmarkError as error:
-                    rows.append({"suite": "load", "title": work.title, "error": str(error)})
-        for comparison in COMPARISONS:
-            if wanted(comparison.title):
-                try:
-                    rows.append(cpu_row(comparison, plan, where, status.update))
-                except BenchmarkError as error:
-                    rows.append({"suite": "cpu", "title": comparison.title, "error": str(error)})
-        for one in GOALS:
-            if wanted(executor_title(one)):
-                try:
-                    rows.append(executor_row(one, plan, where, status.update))
-                except BenchmarkError as error:
-                    rows.append({"suite": "executors", "title": executor_title(one), "error": str(error)})
-        for front in FRONTS:
-            if wanted(front.title):
-                try:
-                    rows.append(front_row(front, plan, where, status.update))
-                except BenchmarkError as error:
-                    rows.append({"suite": "cpu", "title": front.title, "error": str(error)})
-        for one in TITLES:
-            if wanted(observed_title(one)) and not (plan is QUICK and not only):
-                try:
-                    rows += observed_rows(one, plan, where, status.update)
-                except BenchmarkError as error:
-                    rows.append({"suite": "cpu", "title": observed_title(one), "error": str(error)})
-        if wanted(WORKERS):
+        run = Run(plan, where, databases, status.update)
+        for part in PARTS:
+            if not report.is_chosen(part.title, only) or (plan is QUICK and not (part.quick or only)):
+                continue
+            status.update(part.title)
             try:
-                rows.append(workers_row(WORKERS, plan, where, status.update))
+                rows += part.measure(run)
             except BenchmarkError as error:
-                rows.append({"suite": "workers", "title": WORKERS, "error": str(error)})
-        if wanted(RESUME):
-            try:
-                rows.append(resume_row(plan.seconds, where, databases, status.update))
-            except BenchmarkError as error:
-                rows.append({"suite": "list", "title": RESUME, "error": str(error)})
-        if wanted(LIST) and not (plan is QUICK and not only):
-            few, many = (FEW, MANY // 10) if plan is QUICK else (FEW, MANY)
-            try:
-                rows += list_rows(few, many, where, databases, status.update)
-            except BenchmarkError as error:
-                rows.append({"suite": "list", "title": LIST, "error": str(error)})
-        for title, kind, goal in MEMORY:
-            if wanted(title):
-                try:
-                    rows.append(memory_row(kind, title, goal, plan, where, status.update))
-                except BenchmarkError as error:
-                    rows.append({"suite": "memory", "title": title, "error": str(error)})
-        if wanted(CODEC):
-            status.update("codec")
-            rows += codec_rows()
-        if wanted(VALUES):
-            status.update("values")
-            rows += values_rows()
+                rows.append({"suite": part.suite, "title": part.title, "error": str(error)})
     return rows
 
 

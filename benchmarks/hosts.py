@@ -38,7 +38,7 @@ class Host:
         return not self.needs or importlib.util.find_spec(self.needs) is not None
 
     def start(self, core: int | None, upstream: str = "", *, legacy: bool = False) -> Server:
-        """The server; upstream: the gRPC agent behind a gateway. legacy: 0.3 is served too."""
+        """The server; upstream: the agent behind a gateway. legacy: 0.3 is served too."""
         match self.name:
             case "builtin":
                 return _command(core, upstream, legacy, *_TWO_PORTS, "--loop", "asyncio")
@@ -79,23 +79,28 @@ def gateway_workers(count: int, upstream: str) -> Server:
     return _command(None, upstream, False, *_TWO_PORTS, "--loop", "uvloop", "--workers", str(count))
 
 
+def counted_gateway(upstream: str, tool: Sequence[str]) -> Server:
+    """A gateway on asyncio, on any core, that a tool runs."""
+    return _command(None, upstream, True, *_TWO_PORTS, "--loop", "asyncio", tool=tool)
+
+
 def installed(family: str) -> list[Host]:
     """The hosts of this machine that serve "http" or "grpc"."""
     return [host for host in HOSTS if host.is_installed and (host.grpc or family == "http")]
 
 
 def upstream_card(upstream: str) -> hub.AgentCard:
-    """The card of the gRPC agent behind a gateway."""
+    """The card of the agent behind a gateway: of gRPC at `host:port`, of JSON-RPC at `http://host:port`."""
     return hub.AgentCard(
         name="Measured",
         description="Answers as fast as it can.",
         version="1",
         capabilities=hub.AgentCapabilities(streaming=True),
-        supported_interfaces=[interface("GRPC", upstream)],
+        supported_interfaces=[interface("JSONRPC" if upstream.startswith("http://") else "GRPC", upstream)],
     )
 
 
-def _command(core: int | None, upstream: str, legacy: bool, *flags: str) -> Server:
+def _command(core: int | None, upstream: str, legacy: bool, *flags: str, tool: Sequence[str] = ()) -> Server:
     versions = "1.0,0.3" if legacy else "1.0"
     if upstream:
         CARD.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +108,7 @@ def _command(core: int | None, upstream: str, legacy: bool, *flags: str) -> Serv
         target: tuple[str, ...] = ("gateway", upstream, "--card", str(CARD))
     else:
         target = ("serve", MODULE, "--store", "memory://")
-    command = (sys.executable, "-m", "a2a_bridge", *target, "--versions", versions, *flags)
+    command = (*tool, sys.executable, "-m", "a2a_bridge", *target, "--versions", versions, *flags)
     return Server("ours", core, command=command)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import Any
+from typing import Any, BinaryIO
 
 import grpc
 from google.protobuf import json_format
@@ -57,6 +57,11 @@ def http_answer(target: Target) -> tuple[bytes, int]:
     """Body of the response, and all its bytes with head and chunk sizes. Raises BenchmarkError unless it is
     200.
     """
+    return http_answers(target, 1)
+
+
+def http_answers(target: Target, times: int) -> tuple[bytes, int]:
+    """The same for the last of some requests on one connection, one after the other."""
     host, _, port = target.address.rpartition(":")
     fields = {"Host": target.address, **target.headers}
     if target.body:
@@ -67,29 +72,36 @@ def http_answer(target: Target) -> tuple[bytes, int]:
         socket.create_connection((host, int(port)), SECONDS) as connection,
         connection.makefile("rb") as stream,
     ):
-        connection.sendall(request)
-        lines = [stream.readline()]
-        while lines[-1] not in (b"\r\n", b""):
-            lines.append(stream.readline())
-        size = sum(map(len, lines))
-        if b" 200 " not in lines[0]:
-            raise BenchmarkError(f"{target.method} {target.path} answers {lines[0]!r}")
-        answer = {
-            name.strip().lower(): value.strip()
-            for name, _, value in (line.partition(b":") for line in lines[1:-1])
-        }
-        if b"content-length" in answer:
-            body = stream.read(int(answer[b"content-length"]))
-            return body, size + len(body)
-        body = b""
-        while True:
-            line = stream.readline()
-            length = int(line, 16)
-            chunk = stream.read(length + 2)
-            size += len(line) + len(chunk)
-            if length == 0:
-                return body, size
-            body += chunk[:-2]
+        answer = b"", 0
+        for _ in range(times):
+            connection.sendall(request)
+            answer = _read(stream, target)
+    return answer
+
+
+def _read(stream: BinaryIO, target: Target) -> tuple[bytes, int]:
+    lines = [stream.readline()]
+    while lines[-1] not in (b"\r\n", b""):
+        lines.append(stream.readline())
+    size = sum(map(len, lines))
+    if b" 200 " not in lines[0]:
+        raise BenchmarkError(f"{target.method} {target.path} answers {lines[0]!r}")
+    answer = {
+        name.strip().lower(): value.strip()
+        for name, _, value in (line.partition(b":") for line in lines[1:-1])
+    }
+    if b"content-length" in answer:
+        body = stream.read(int(answer[b"content-length"]))
+        return body, size + len(body)
+    body = b""
+    while True:
+        line = stream.readline()
+        length = int(line, 16)
+        chunk = stream.read(length + 2)
+        size += len(line) + len(chunk)
+        if length == 0:
+            return body, size
+        body += chunk[:-2]
 
 
 def grpc_messages(target: Target) -> list[bytes]:

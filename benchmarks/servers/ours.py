@@ -101,7 +101,7 @@ def measured(upstream: str, store: str, *, legacy: bool) -> AbstractAsyncContext
     if not upstream:
         return serve_agent(measured_agent, interfaces, options)
     card = upstream_card(upstream)
-    return serve_gateway(card, select(card, known=["GRPC"]), interfaces, options)
+    return serve_gateway(card, select(card, known=["GRPC", "JSONRPC"]), interfaces, options)
 
 
 async def main() -> None:
