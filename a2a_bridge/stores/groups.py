@@ -17,7 +17,7 @@ from typing import Any
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.errors import A2AError, internal_error
-from a2a_bridge.stores.lease import CommitQueue, Group, Pending, TaskLease, finish
+from a2a_bridge.stores.lease import TAKEN, CommitQueue, Group, Pending, TaskLease, finish
 from a2a_bridge.stores.ports import Scope, Sent, Stored, VersionConflictError, unavailable
 from a2a_bridge.stores.records import CONFLICT, Records, SentChange, SentRow
 from a2a_bridge.stores.row_format import DamagedError, checksum_of, intact, storable
@@ -94,7 +94,7 @@ class GroupWriter(CommitQueue):
         lease = TaskLease(self, scope, task_id, on_lost, push=push, opened=opened)
         if task_id in self.leases:
             self._loop.call_soon(lease.lose)
-            lease.lost = True
+            lease.to(TAKEN)
         else:
             self.leases[task_id] = lease
         return lease

@@ -9,6 +9,7 @@ Rules:
    body is also written after any other change, and when a message joins a task of a driver that does not keep
    these.
 3. The write of a terminal state also releases the lease.
+4. All transitions of a lease are in TRANSITIONS; docs and tests read the same table.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -36,6 +38,42 @@ _MOST_BYTES = 4 << 20
 _TURN = 8 << 10
 #: leases with unwritten changes, and bytes of unwritten events, above which new events have to wait
 _CROWD, _QUEUE_BYTES = 4096, 32 << 20
+
+
+class LeaseState(StrEnum):
+    """What becomes of a lease in the store. The values are for error messages."""
+
+    #: this process holds the task, or gets it with the first write
+    HELD = "held"
+    #: the last change releases it
+    RELEASED = "released"
+    #: the task has ended, and the write of its end releases it
+    ENDED = "ended"
+    #: another lease of this process has the task; the owner is told in a moment
+    TAKEN = "taken"
+    #: another process owns the task, and the owner of the lease knows it: there are no changes any more
+    LOST = "lost"
+
+
+#: state -> the states that may follow it
+TRANSITIONS: dict[LeaseState, frozenset[LeaseState]] = {
+    LeaseState.HELD: frozenset({LeaseState.RELEASED, LeaseState.ENDED, LeaseState.TAKEN, LeaseState.LOST}),
+    LeaseState.RELEASED: frozenset({LeaseState.LOST}),
+    LeaseState.ENDED: frozenset({LeaseState.RELEASED, LeaseState.LOST}),
+    LeaseState.TAKEN: frozenset({LeaseState.LOST}),
+    LeaseState.LOST: frozenset(),
+}
+
+HELD, RELEASED, ENDED, TAKEN, LOST = LeaseState  # to read a member of an Enum takes Python 3.11 long
+#: states in which another lease has the task, so that there are no changes any more
+_GONE = frozenset({TAKEN, LOST})
+
+
+class IllegalLeaseStateError(RuntimeError):
+    """A transition that the table does not have: a defect of the store."""
+
+    def __init__(self, before: LeaseState, after: LeaseState) -> None:
+        super().__init__(f"a lease cannot go from {before} to {after}")
 
 
 class Pending(NamedTuple):
@@ -180,15 +218,13 @@ class TaskLease:
         "_bytes",
         "_counted",
         "_data",
-        "_ended",
         "_event_bytes",
         "_events",
         "_joined",
         "_key",
-        "_loss_reported",
+        "_on_lost",
         "_opened",
         "_place",
-        "_released",
         "_submitted",
         "_synced",
         "_task",
@@ -202,8 +238,7 @@ class TaskLease:
         "joined",
         "joined_applied",
         "last",
-        "lost",
-        "on_lost",
+        "now",
         "push",
         "released_version",
         "scope",
@@ -262,11 +297,23 @@ class TaskLease:
         #: messages that joined, serialized, with the number of the event before them
         self._joined: list[tuple[int, bytes]] = []
         self._amended = opened is None
-        self.lost = self._loss_reported = self._released = self._ended = False
+        #: the present state; changed by `to` only
+        self.now = HELD
         #: the number of changes, and the number of durable changes
         self._submitted = self._synced = 0
         self._waiters: list[tuple[int, float, Synced]] = []
-        self.on_lost = on_lost
+        self._on_lost = on_lost
+
+    def to(self, state: LeaseState) -> None:
+        """Raises IllegalLeaseStateError for a transition that the table does not have."""
+        if state not in TRANSITIONS[self.now]:
+            raise IllegalLeaseStateError(self.now, state)
+        self.now = state
+
+    @property
+    def lost(self) -> bool:
+        """True if another lease has the task."""
+        return self.now in _GONE
 
     # ------------------------------------------------------------------ for the engine
 
@@ -276,7 +323,7 @@ class TaskLease:
 
     def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
         self.last += 1
-        if not self.lost:
+        if self.now is not LOST and self.now is not TAKEN:
             events = self._events
             events.append(event)
             data = event.SerializeToString()
@@ -298,7 +345,7 @@ class TaskLease:
         return self.last
 
     def amend(self, task: hub.Task, joined: hub.Message | None = None, /) -> None:
-        if self.lost:
+        if self.now in _GONE:
             return
         self._task = task
         if joined is None or not self._writer.keeps_joined:
@@ -314,7 +361,7 @@ class TaskLease:
         self.note()
 
     def when_synced(self, callback: Synced, /) -> None:
-        if self.lost:
+        if self.now in _GONE:
             self.lose()
             callback(VersionConflictError(self.task_id))
         elif self._submitted == self._synced:
@@ -326,7 +373,7 @@ class TaskLease:
             self._writer.commit_soon()
 
     async def sync(self) -> None:
-        if self.lost:
+        if self.now in _GONE:
             self.lose()
             raise VersionConflictError(self.task_id)
         if self._submitted != self._synced:
@@ -343,10 +390,10 @@ class TaskLease:
         self.crowded = False
 
     def release(self) -> None:
-        if not self._released and not self.lost:
-            self._released = True
-            if self._ended:
-                return
+        if self.now is ENDED:
+            self.to(RELEASED)
+        elif self.now is HELD:
+            self.to(RELEASED)
             if self.version or self._submitted:
                 self.note()
             else:
@@ -357,7 +404,7 @@ class TaskLease:
     @property
     def released(self) -> bool:
         """True if the lease is or will be released, or the task has ended."""
-        return self._released or self._ended
+        return self.now is RELEASED or self.now is ENDED
 
     @property
     def weight(self) -> int:
@@ -401,7 +448,7 @@ class TaskLease:
                 or self._event_bytes + _TURN * (self.joined - self.joined_applied + len(messages))
                 >= self._body_size
             ):
-                # The order of maps matters to who parses it: see `live_task.begin_with`.
+                # The order of maps matters to who parses it: see `pending_send.begin_with`.
                 body = task.SerializeToString(deterministic=True)
                 if self._key is None:
                     self._key = body_key(self.scope, self.task_id)
@@ -422,9 +469,10 @@ class TaskLease:
             for number, (after, message) in enumerate(messages, self.joined + 1):
                 joined.append(join_row(self.task_id, number, after, message))
             self.joined += len(joined)
-        self._ended = ended
+        if ended and self.now is HELD:
+            self.to(ENDED)
         self.version += 1
-        holder = "" if self._released or ended else me
+        holder = me if self.now is HELD else ""
         row = TaskRow(
             self.scope,
             self.task_id,
@@ -457,7 +505,12 @@ class TaskLease:
         """The task as its last writer leaves it with a change that is durable; None if it has ended, or more
         changes follow.
         """
-        if self.copy is None or not self._released or pending.ended or self._submitted != pending.submitted:
+        if (
+            self.copy is None
+            or self.now is not RELEASED
+            or pending.ended
+            or self._submitted != pending.submitted
+        ):
             return None
         row = pending.change.row
         joined = row.joined, row.joined_applied
@@ -488,9 +541,10 @@ class TaskLease:
 
     def lose(self) -> None:
         """Another process owns the task. May be called again."""
-        if self._loss_reported:
+        if self.now is LOST:
             return
-        self.lost = self._loss_reported = True
+        tell = self.now is not RELEASED
+        self.to(LOST)
         self.last = self.stored
         self.dirty = False
         self._events.clear()
@@ -501,14 +555,18 @@ class TaskLease:
         self._bytes = 0
         waiters, self._waiters = self._waiters, []
         # The owner first: a waiter that asks it must find that the lease is lost, or it waits again at once.
-        if not self._released:
-            self.on_lost()
+        if tell:
+            self._on_lost()
         for _, _, callback in waiters:
             callback(VersionConflictError(self.task_id))
 
+    def report_to(self, on_lost: Callable[[], None]) -> None:
+        """The lease, which was acquired without an owner, has one."""
+        self._on_lost = on_lost
+
     def part(self) -> None:
         """The lease is over. Cuts the reference cycle with its owner, so that both are freed at once."""
-        self.on_lost = ignore_loss
+        self._on_lost = ignore_loss
         self.copy = None
         self._count(-self._counted)
 

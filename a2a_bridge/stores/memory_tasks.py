@@ -64,7 +64,7 @@ class Entry:
         """Ends its lease, and serializes it. Returns the bytes by which it counts for more."""
         if self.live is not None:
             self.look()
-            # The order of maps matters to who parses it: see `live_task.begin_with`.
+            # The order of maps matters to who parses it: see `pending_send.begin_with`.
             self.data = self.live.SerializeToString(deterministic=True)
             self.live = None
         self.held = False

@@ -198,7 +198,7 @@ class StoreBase:
             raise
         if lease.lost:  # since it was acquired
             raise VersionConflictError(task_id)
-        lease.on_lost = on_lost
+        lease.report_to(on_lost)
         return lease
 
     async def wait_settled(self) -> None:
