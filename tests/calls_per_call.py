@@ -26,7 +26,7 @@ from a2a_bridge.app.runtime import ServeOptions, serve_gateway
 from a2a_bridge.cards import Candidate
 from a2a_bridge.dialects import V1_0
 from a2a_bridge.hosting import Run
-from a2a_bridge.hosting.task_run import _spawn
+from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_transports._http.protocol import Connection
 
@@ -271,7 +271,7 @@ async def measure(
     # The task factory is a frame of each task that the loop makes; requests and task runs make their own.
     factory = result.by_function.pop(_name(_Made.__call__.__code__), 0.0)
     result.frames -= factory
-    makers = (_spawn.__code__, Connection._start.__code__)
+    makers = (TaskRun._start_next.__code__, Connection._start.__code__)
     result.tasks = factory + sum(result.by_function.get(_name(code), 0.0) for code in makers)
     return result
 

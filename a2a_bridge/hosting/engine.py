@@ -33,8 +33,8 @@ from a2a_bridge.hosting.executor import Run
 from a2a_bridge.hosting.executor_driver import EngineContext
 from a2a_bridge.hosting.hosted_agent import Agent
 from a2a_bridge.hosting.identifiers import two_ids
+from a2a_bridge.hosting.lease import OwnershipLostError
 from a2a_bridge.hosting.limits import TOO_LONG, RunLocks, broken_protocol_error, not_cancelable, too_late
-from a2a_bridge.hosting.live_task import OwnershipLostError
 from a2a_bridge.hosting.pending_send import Wants
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import EventReaders, TaskSnapshot, histories_cut
@@ -181,11 +181,9 @@ class Engine:
         except AlreadySentError as known:
             answer = await self._repeat_response(known, scope_of(request, context), wants)
         else:
-            send = accepted.send
-            if send.done and self._idempotency is None:
-                answer = send.result()
-            else:
-                answer = await self._answer(accepted, request, context)
+            answer = await accepted.sender.answer(accepted.leave)
+            if self._idempotency is not None:
+                await self._idempotency.wait_stored(answer, request, context)
         if answer is None:
             raise RuntimeError("a unary send was settled like a stream")
         if limit is not None and answer.HasField("task"):
@@ -226,7 +224,9 @@ class Engine:
             if reading is None:
                 raise RuntimeError("a stream was accepted like a unary send")
             try:
-                answer = await self._answer(accepted, request, context)
+                answer = await accepted.sender.answer(accepted.leave)
+                if self._idempotency is not None:
+                    await self._idempotency.wait_stored(answer, request, context)
                 if snapshot is not None:
                     await accepted.task_run.wait_settled()
                     asked = accepted.has_question
@@ -275,18 +275,6 @@ class Engine:
             # The replica that works on the task also registers the message.
             await self._runs.require_owner(scope_of(request, context), request.message.task_id)
         return await self._idempotency.work_on(request, context, wants)
-
-    async def _answer(
-        self, accepted: Accepted, request: hub.SendMessageRequest, context: CallContext
-    ) -> hub.SendMessageResponse | None:
-        try:
-            answer = await accepted.send.answer()
-        except asyncio.CancelledError:
-            accepted.task_run.abandon(accepted.send)
-            raise
-        if self._idempotency is not None and answer is not None and answer.HasField("message"):
-            await self._idempotency.wait_stored(request, context)
-        return answer
 
     async def _repeat_response(
         self, known: AlreadySentError, scope: Scope, wants: Wants
@@ -364,12 +352,16 @@ class Engine:
     async def _snapshot(self, scope: Scope, task_id: str) -> TaskSnapshot:
         """A copy of a task, and the number of its last event. Raises TASK_NOT_FOUND."""
         run = self._runs.get(scope, task_id)
-        live = None if run is None else run.live
         # While the store does not work, only its content may be shown. Without the lease, it may be
         # another's.
-        if live is not None and live.held and not (live.pending and self._store.rejection()):
+        if (
+            run is not None
+            and run.live.task is not None
+            and run.lease.held
+            and not (run.lease.pending and self._store.rejection())
+        ):
             try:
-                return await live.durable_snapshot()
+                return await run.live.durable_snapshot()
             except OwnershipLostError:
                 log.debug("task %s has moved while it was read", task_id)
         stored = await self._store.get(scope, task_id)
@@ -445,7 +437,7 @@ class Engine:
 
     async def _wait_written(self, runs: list[TaskRun]) -> None:
         """Waits until the store has everything, or has not worked for too long."""
-        waiting = [asyncio.ensure_future(one.flush()) for one in runs if one.live.pending]
+        waiting = [asyncio.ensure_future(one.flush()) for one in runs if one.lease.pending]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=self._options.patience)
             for one in late:

@@ -12,20 +12,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from a2a_bridge.bindings.offload import run_in_worker
 from a2a_bridge.core.errors import A2AError, internal_error
 from a2a_bridge.core.lifecycle import IllegalTransitionError
 from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.hosting.agent_content import ExecutorError, task_for_agent
 from a2a_bridge.hosting.executor import AgentExecutor, Event, FindTask, Lock, Run
+from a2a_bridge.hosting.lease import Held, Lost, OwnershipLostError, RunLease
 from a2a_bridge.hosting.limits import RunTimer, Turns, broken_protocol_error
-from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError, begin_with
-from a2a_bridge.hosting.pending_send import PendingSend
+from a2a_bridge.hosting.live_task import LiveTask
+from a2a_bridge.hosting.pending_send import WAITING, PendingSend
 from a2a_bridge.hosting.phases import WORKING, Phase, RunPhase
 from a2a_bridge.hosting.reading import EventReaders
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.ports import Clock, Scope, Store
+from a2a_bridge.stores.ports import Clock, Registered, Scope, Store
 
 log = logging.getLogger("a2a_bridge.hosting")
 
@@ -70,12 +70,15 @@ class EngineContext:
 class ExecutorDriver:
     """The executor at work on one task. It does not know the task run: that would be a reference cycle."""
 
-    __slots__ = ("_engine", "_live", "_phase", "_scope")
+    __slots__ = ("_engine", "_lease", "_live", "_phase", "_scope")
 
-    def __init__(self, engine: EngineContext, scope: Scope, live: LiveTask, phase: RunPhase) -> None:
+    def __init__(
+        self, engine: EngineContext, scope: Scope, live: LiveTask, lease: RunLease, phase: RunPhase
+    ) -> None:
         self._engine = engine
         self._scope = scope
         self._live = live
+        self._lease = lease
         self._phase = phase
 
     async def perform(
@@ -109,23 +112,23 @@ class ExecutorDriver:
                         timer.on_event()
                     if live.task is None and type(event) is not hub.Message:
                         if send.push_config is not None:
-                            await self._register(send)
+                            await self._register(send.push_config)
                         if send.run.context.large:
-                            send.beginning = await run_in_worker(begin_with, send.message)
+                            await send.prepare()
                     apply(event, send)
                     del event  # it may be large, and this run may have to wait
-                    if live.lost:
+                    lease = self._lease.now
+                    if type(lease) is Lost:
                         raise OwnershipLostError
                     count += 1
                     if count % _STRETCH == 0:
                         await asyncio.sleep(0)
-                    writer = live.writer
-                    if writer is not None and writer.crowded:
-                        await writer.room()
+                    if type(lease) is Held and lease.writer.crowded:
+                        await lease.writer.room()
                     if memory.pressed and memory.exceeded:
                         await wait_for_memory()
-                        if writer is not None:
-                            await writer.room()  # others that waited may have gone on before
+                        if type(lease) is Held:
+                            await lease.writer.room()  # others that waited may have gone on before
                     if timer is not None:
                         timer.ask(live.task)
             finally:
@@ -145,7 +148,7 @@ class ExecutorDriver:
         match error:
             case asyncio.CancelledError():
                 if self._phase.stopped:
-                    send.direct_answer = None  # it was not certain yet to be the only event
+                    send.take_back()
                     return
                 # The engine did not cancel it: the executor cancelled itself.
                 _uncancel()
@@ -192,11 +195,8 @@ class ExecutorDriver:
             raise ExecutorError(f"execute gave a {type(events).__name__}; it must be an async generator")
         return events
 
-    async def _register(self, send: PendingSend) -> None:
+    async def _register(self, config: Registered) -> None:
         """Stores the push config that came with the message, before the task: alone it has no effect."""
-        config = send.push_config
-        if config is None:
-            return
         if self._phase.now is Phase.WORKING:
             self._phase.to(Phase.REGISTERING)
         try:
@@ -204,20 +204,18 @@ class ExecutorDriver:
         finally:
             if self._phase.now is Phase.REGISTERING:
                 self._phase.to(Phase.WORKING)
-        send.push_config = None
 
     def _finish(self, send: PendingSend) -> None:
         """The executor yields no more: it gave a direct response, a task at rest, or an unfinished task."""
         live = self._live
         if live.task is None:
-            for one in send.all():
-                one.settle(send.direct_answer or broken_protocol_error("the agent ended without an answer"))
+            send.settle(send.direct_answer or broken_protocol_error("the agent ended without an answer"))
         elif live.state not in RUNNING:
             if live.state == hub.TASK_STATE_INPUT_REQUIRED:
                 self._repeat_question(send)
-            for one in send.waiters or (send,):
-                if not one.done:
-                    live.settle(one)
+            for sender in send.senders:
+                if sender.now is WAITING:
+                    live.settle(sender)
         elif self._phase.now is WORKING:  # in other phases, the cause of the end decides the state
             live.fail(UNFINISHED)
 
@@ -227,22 +225,21 @@ class ExecutorDriver:
             self._phase.now is Phase.WORKING
             and send.begun_at is not None
             and self._live.asked_at <= send.begun_at
-            and any(one.wants == "stream" for one in send.all())
+            and any(sender.wants == "stream" for sender in send.senders)
         ):
             self._live.set_state(hub.TASK_STATE_INPUT_REQUIRED)
 
     def _fail(self, send: PendingSend, text: str, error: A2AError) -> None:
         live = self._live
         if live.task is None:
-            for one in send.all():
-                one.direct_answer = None  # events before the failure are no response
-                one.settle(error)
+            send.take_back()  # events before the failure are no response
+            send.settle(error)
         elif self._phase.now is Phase.WORKING:
             if not live.ended:
                 live.fail(text)
         elif self._phase.now is Phase.CANCELING and live.state not in RUNNING:
-            for one in send.all():  # a rejected cancellation leaves the task as it is
-                live.settle(one)
+            for sender in send.senders:  # a rejected cancellation leaves the task as it is
+                live.settle(sender)
 
     async def clean_up(self, clean_up: CleanUp, run: Run) -> None:
         """Runs the executor's `cancel`, for `cancel_timeout` seconds. Raises A2AError, OwnershipLostError."""

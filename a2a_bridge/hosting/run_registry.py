@@ -83,10 +83,10 @@ class RunRegistry:
             raise too_many_tasks(options.tasks)
         if scope.tenant and self._of_tenants.get(scope.tenant, 0) >= options.tenant_tasks > 0:
             raise too_many_tasks(options.tenant_tasks, _OF_TENANT)
-        run = TaskRun(self._engine, scope, task_id, context_id, self._on_idle, self._relieve)
+        run = TaskRun(self._engine, scope, task_id, context_id, self._remove, self._relieve)
         if self._engine.options.idempotent_sends and self._engine.store.remote is not None:
             # So the run is lost if this replica is declared dead: another replica may take its message over.
-            run.live.claim()
+            run.lease.begin()
         # Not by `_add`: this is on the path of each new task.
         tenant, owner = scope
         self._of_callers[owner] = self._of_callers.get(owner, 0) + 1
@@ -148,29 +148,25 @@ class RunRegistry:
     async def _found(self, scope: Scope, task_id: str, known: Stored | None) -> TaskRun:
         """The live run of a task, or a new run for a stored task. Raises TASK_NOT_FOUND, NotOwnerError."""
         run = self.get(scope, task_id)
-        if run is not None and run.live.task is not None and not run.live.lost:
+        if run is not None and run.live.task is not None and not run.lease.lost:
             return run
         stored = known or await self._engine.store.working_copy(scope, task_id)
         # It may have become live in the meantime.
         run = self.get(scope, task_id)
-        if stored is not None and (run is None or run.live.lost):
+        if stored is not None and (run is None or run.lease.lost):
             if stored.holder:
                 raise NotOwnerError(stored.holder, stored.task)
             context_id = stored.task.context_id
-            return TaskRun(self._engine, scope, task_id, context_id, self._on_idle, self._relieve, stored)
-        if run is None or run.live.task is None or run.live.lost:
+            return TaskRun(self._engine, scope, task_id, context_id, self._remove, self._relieve, stored)
+        if run is None or run.live.task is None or run.lease.lost:
             raise task_not_found(task_id)
         return run
 
     def _drop(self, run: TaskRun) -> None:
         """Forgets a run that did not get the lease on its task."""
-        if not run.live.opening:
+        if not run.lease.opening:
             self._remove(run)
         run.leave()
-
-    def _on_idle(self, run: TaskRun) -> None:
-        if self._remove(run):
-            run.detach()
 
     def _add(self, run: TaskRun) -> None:
         if run.task_id not in self._live:

@@ -43,7 +43,7 @@ from a2a_bridge.hosting.executor_driver import EngineContext
 from a2a_bridge.hosting.hosted_agent import Agent
 from a2a_bridge.hosting.identifiers import new_id, two_ids
 from a2a_bridge.hosting.limits import already_ended
-from a2a_bridge.hosting.pending_send import PendingSend, Wants
+from a2a_bridge.hosting.pending_send import PendingSend, Sender, Wants
 from a2a_bridge.hosting.push_configs import PushConfigs
 from a2a_bridge.hosting.reading import EventReader, TaskSnapshot
 from a2a_bridge.hosting.run_registry import RunRegistry
@@ -68,17 +68,22 @@ class Accepted:
 
     task_run: TaskRun
     send: PendingSend
+    sender: Sender
     #: the task as the message found it, not to be shown before it is durable; None if the message begins one
     snapshot: TaskSnapshot | None = None
     #: the following events, for a stream; the receiver closes it
     reading: EventReader | None = None
+
+    def leave(self) -> None:
+        """The sender leaves without its response."""
+        self.task_run.abandon(self.send, self.sender)
 
     def begun_before(self, number: int, /) -> bool:
         """True if the run of the message had begun before this event. A new owner of the task resumes with
         the newest message, and its events follow the events that were stored here. They may be read before
         this process knows that it has lost the task.
         """
-        begun, stored = self.send.begun_at, self.task_run.live.stored
+        begun, stored = self.send.begun_at, self.task_run.lease.durable
         if number > stored:
             begun = stored if begun is None else min(begun, stored)
         return begun is not None and number > begun
@@ -159,10 +164,11 @@ class Sending:
             config = await self._push.inline(scope, request, context, task_id, new=True)
         task_run = self._runs.begin(scope, task_id, message.context_id or context_id)
         run = Run(shown, context, task_id, task_run.context_id)
-        send = PendingSend(run, message, wants, config)
+        sender = Sender(wants)
+        send = PendingSend(run, message, sender, config)
         reading = self._readers.begin(scope, task_id, 0) if wants == "stream" else None
         task_run.submit(send)
-        return Accepted(task_run, send, None, reading)
+        return Accepted(task_run, send, sender, None, reading)
 
     async def _go_on(self, request: hub.SendMessageRequest, context: CallContext, wants: Wants) -> Accepted:
         message = request.message
@@ -181,15 +187,16 @@ class Sending:
 
             await task_run.join(message, prepare)
             run = Run(shown, context, task_run.task_id, task_run.context_id)
-            send = PendingSend(run, message, wants)
-            if request.configuration.HasField("history_length"):
-                send.limit = request.configuration.history_length
+            configuration = request.configuration
+            limited = configuration.HasField("history_length")
+            sender = Sender(wants, configuration.history_length if limited else None)
+            send = PendingSend(run, message, sender)
             snapshot, reading = None, None
             if wants == "stream":
-                snapshot = task_run.live.snapshot(send.limit)
+                snapshot = task_run.live.snapshot(sender.limit)
                 reading = self._readers.begin(scope, task_run.task_id, snapshot.last)
             task_run.submit(send)
-            return Accepted(task_run, send, snapshot, reading)
+            return Accepted(task_run, send, sender, snapshot, reading)
         finally:
             task_run.leave()
 
@@ -233,7 +240,7 @@ class Sending:
         # The caller that takes a task over does not wait for its resumed run.
         if known is not None and task_run.producer is None:
             await task_run.flush()
-        return not task_run.live.lost
+        return not task_run.lease.lost
 
 
 def _wrong_context(task_run: TaskRun, message: hub.Message) -> A2AError | None:
@@ -343,8 +350,12 @@ class Idempotency:
         if not accepted.send.finished:
             raise try_again()
 
-    async def wait_stored(self, request: hub.SendMessageRequest, context: CallContext) -> None:
-        """Waits until the direct response to a message is stored. Raises A2AError UNAVAILABLE."""
+    async def wait_stored(
+        self, answer: hub.SendMessageResponse | None, request: hub.SendMessageRequest, context: CallContext
+    ) -> None:
+        """Waits until the response to a message is stored, if it is direct. Raises A2AError UNAVAILABLE."""
+        if answer is None or not answer.HasField("message"):
+            return
         first = self._firsts.get((scope_of(request, context), request.message.message_id))
         if first is not None:
             await asyncio.shield(first.decided)
@@ -357,7 +368,9 @@ class Idempotency:
                 snapshot = task_run.live.snapshot()
             after = 0 if snapshot is None else snapshot.last
             reading = self._readers.begin(task_run.scope, task_run.task_id, after)
-        return Accepted(task_run, task_run.attach(accepted.send, wants), snapshot, reading)
+        sender = Sender(wants)
+        task_run.attach(accepted.send, sender)
+        return Accepted(task_run, accepted.send, sender, snapshot, reading)
 
     async def _first(
         self,

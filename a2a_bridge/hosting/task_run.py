@@ -3,7 +3,8 @@
 Rules:
 1. One run at a time works on a task; further messages are queued. Once the A2A task exists, no sender's
    departure ends it.
-2. `_phase` says what happens (transitions: `phases`). At most one asyncio task, `_ender`, ends the runs.
+2. `_phase` says what happens, `lease` whether the task may be changed, the senders of each message who waits
+   (transitions: `phases`, `lease`, `pending_send`). At most one asyncio task, `_ender`, ends the runs.
 3. Nothing waits for a write except answers, and runs when the store has no room.
 4. A run is given time to stop, and the executor's `cancel` time to clean up. Executors that ignore their
    cancellation keep running; a task that has ended takes none of their events.
@@ -25,10 +26,11 @@ from a2a_bridge.core.messages import RUNNING, TERMINAL
 from a2a_bridge.hosting.agent_content import for_agent, task_for_agent
 from a2a_bridge.hosting.executor import Run
 from a2a_bridge.hosting.executor_driver import UNFINISHED, CleanUp, EngineContext, ExecutorDriver
+from a2a_bridge.hosting.lease import Held, Opening, OwnershipLostError, RunLease
 from a2a_bridge.hosting.limits import RunTimer, already_ended, not_cancelable, too_late
-from a2a_bridge.hosting.live_task import LiveTask, OwnershipLostError
-from a2a_bridge.hosting.pending_send import PendingSend, Wants
-from a2a_bridge.hosting.phases import HANDED_OVER, IDLE, OVER, WORKING, Phase, RunPhase
+from a2a_bridge.hosting.live_task import LiveTask
+from a2a_bridge.hosting.pending_send import LEFT, SETTLED, PendingSend, Sender
+from a2a_bridge.hosting.phases import IDLE, OVER, WORKING, Phase, RunPhase
 from a2a_bridge.hosting.reading import TaskSnapshot
 from a2a_bridge.hosting.replicas import can_continue, resume_run
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -38,9 +40,14 @@ log = logging.getLogger("a2a_bridge.hosting")
 
 #: seconds after which an idle task run that waits for its store asks it again
 _AGAIN = 1.0
+#: states of a task whose lease a run that ends does not release
+_KEPT = RUNNING | TERMINAL
 
 STOPPED_TEXT = "the agent was stopped before it finished the task"
 LEFT_BEHIND = "the agent's process ended before it finished the task"
+
+#: from Python 3.12 on an asyncio task can run at once, up to its first suspension
+_EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 
 
 class TaskRun:
@@ -74,12 +81,12 @@ class TaskRun:
         scope: Scope,
         task_id: str,
         context_id: str,
-        on_idle: Callable[[TaskRun], None],
+        on_idle: Callable[[TaskRun], bool],
         relieve: Callable[[TaskRun], Awaitable[None]],
         stored: Stored | None = None,
     ) -> None:
-        """on_idle: called when nothing happens any more. relieve: waits for memory, and may end a run.
-        stored: the task, if it exists already.
+        """on_idle: called when nothing happens any more; False if the run is not registered. relieve: waits
+        for memory, and may end a run. stored: the task, if it exists already.
         """
         self.scope = scope
         self.task_id = task_id
@@ -88,11 +95,10 @@ class TaskRun:
         self._on_idle = on_idle
         self._relieve = relieve
         self._phase = RunPhase()
+        self.lease = RunLease(engine.store, scope, task_id, self._lost, stored, push=engine.push)
         #: the task; read it before the next await, and copy parts that are kept
-        self.live = LiveTask(
-            engine.store, scope, task_id, context_id, engine.clock, self._lost, stored, push=engine.push
-        )
-        self._driver = ExecutorDriver(engine, scope, self.live, self._phase)
+        self.live = LiveTask(self.lease, task_id, context_id, engine.clock, stored)
+        self._driver = ExecutorDriver(engine, scope, self.live, self.lease, self._phase)
         self._queue: list[PendingSend] = []
         #: True if the task begins here: a task that the store does not have never existed
         self._begins = stored is None
@@ -112,7 +118,7 @@ class TaskRun:
     @property
     def aborted(self) -> bool:
         """True if the runs were stopped before a task was created."""
-        return self._phase.stopped and not (self.live.task is not None and self.live.writable)
+        return self._phase.stopped and not (self.live.task is not None and type(self.lease.now) is Held)
 
     @property
     def backlog(self) -> int:
@@ -137,7 +143,7 @@ class TaskRun:
     @property
     def size(self) -> int:
         """Bytes of the task, measured once for each state of it."""
-        task, last = self.live.task, self.live.last
+        task, last = self.live.task, self.lease.last
         if task is None:
             return 0
         if self._measured != last:
@@ -151,14 +157,14 @@ class TaskRun:
     async def wait_settled(self) -> None:
         """Returns when all that is known of the task may be shown. Raises A2AError UNAVAILABLE."""
         try:
-            await self.live.wait_settled()
+            await self.lease.wait_settled()
         except OwnershipLostError:
             raise changed_hands_error() from None
 
     async def flush(self) -> None:
         """Returns when all changes are durable, or the task is another process's. Raises UNAVAILABLE."""
         with suppress(OwnershipLostError):
-            await self.live.wait_settled()
+            await self.lease.wait_settled()
 
     # ------------------------------------------------------------------ callers
 
@@ -168,7 +174,7 @@ class TaskRun:
         VersionConflictError, A2AError UNAVAILABLE; `leave` has to be called then, too.
         """
         self._visits += 1
-        await self.live.hold(self._check_idle, wait=not orphaned or self._can_resume)
+        await self.lease.acquire(self._opened, wait=not orphaned or self._can_resume)
 
     def leave(self) -> None:
         """Ends a visit."""
@@ -215,24 +221,25 @@ class TaskRun:
         self._queue.append(send)
         self._start_next()
 
-    def attach(self, first: PendingSend, wants: Wants) -> PendingSend:
+    def attach(self, send: PendingSend, sender: Sender) -> None:
         """A further sender of a message whose run is not over."""
-        send = first.attach(wants)
-        self.live.add_to(send)
-        return send
+        send.attach(sender)
+        self.live.attached(send, sender)
 
-    def abandon(self, send: PendingSend) -> None:
-        """The sender of a message has left. A run without a task and without senders is stopped."""
-        alone = all(one is send or one.done for one in send.all())
+    def abandon(self, send: PendingSend, sender: Sender) -> None:
+        """A sender of a message leaves without its response. A run without a task and without senders is
+        stopped: once the task exists, no sender's departure ends it. `_work` skips a message in the queue.
+        """
+        if sender.now not in SETTLED:
+            sender.to(LEFT)
         if (
             self.live.task is None
-            and self._phase.now is Phase.WORKING
-            and alone
+            and self._phase.now is WORKING
+            and not send.awaited
             and self.producer is not None
         ):
             self._phase.to(Phase.ENDING)
             self.producer.cancel()
-        send.drop()
 
     def resume_or_fail(self) -> None:
         """Resumes a task that was left at work and has no run, or fails it."""
@@ -242,9 +249,7 @@ class TaskRun:
         if self._can_resume and self._phase.now is Phase.IDLE:
             run = resume_run(self.scope, task)
             run.request = for_agent(run.request)
-            send = PendingSend(run, run.message, "outcome", resumes=True)
-            send.drop()  # it has no sender
-            self.submit(send)
+            self.submit(PendingSend(run, run.message, None))
         else:
             if task.status.state in RUNNING:
                 log.warning("task %s failed: %s", self.task_id, LEFT_BEHIND)
@@ -260,7 +265,8 @@ class TaskRun:
             self._turn_away()
         elif self._ender is None:
             self._phase.to(WORKING)
-            producer = self.producer = _spawn(self._work(), f"a2a task {self.task_id}")
+            loop, name = asyncio.get_running_loop(), f"a2a task {self.task_id}"
+            producer = self.producer = asyncio.Task(self._work(), loop=loop, name=name, **_EAGER)
             if producer.done():  # it started eagerly (see _EAGER) and never suspended
                 self._work_done(producer)
             else:
@@ -269,13 +275,13 @@ class TaskRun:
     async def _work(self) -> None:
         try:
             # A task that has ended takes no more messages: `_start_next` turns them away.
-            while self._queue and self._phase.now is WORKING and not self.live.ended:
+            while self._queue and self._phase.now is WORKING and self.live.state not in TERMINAL:
                 send = self._queue.pop(0)
-                if self.live.task is None and send.left and all(one.left for one in send.all()):
+                if self.live.task is None and send.abandoned:
                     send.finish()
-                    continue  # all senders have left, and nothing has begun
+                    continue  # nothing has begun
                 self._current = send
-                send.begin(self.live.last)
+                send.begin(0 if self.live.task is None else self.lease.last)
                 await self._driver.perform(send, lambda: self._relieve(self), self._on_timeout)
                 self._current = None
                 send.finish()
@@ -300,11 +306,11 @@ class TaskRun:
         answered_later = self._rescue is not None or (self._ender is not None and not self._ender.done())
         for send in queue:
             send.finish()
-            for one in send.all():
-                if self.live.ended:
-                    self.live.deliver(one, already_ended(self.task_id))
-                elif not answered_later:
-                    one.settle(changed_hands_error() if self.live.lost else closing_error())
+            if self.live.ended and not self.lease.lost:
+                for sender in send.senders:
+                    self.live.deliver(sender, already_ended(self.task_id))
+            elif not answered_later:
+                send.settle(changed_hands_error() if self.lease.lost else closing_error())
 
     # ------------------------------------------------------------------ ends: timeout, memory
 
@@ -330,8 +336,9 @@ class TaskRun:
         self._phase.to_ending()
         await self._stop_producer()
         if self.live.task is None:
-            send.direct_answer = None
-            self.live.reject(error)
+            send.take_back()
+            self.lease.part(release=True)
+            self.live.give_up(error)
             send.finish()  # the run may ignore its cancellation; a repeated message need not wait for it
         else:
             self.live.fail(error.message)
@@ -400,7 +407,7 @@ class TaskRun:
                 raise
         self._phase.to_ending()
         await self._stop_producer()
-        if self.live.lost:
+        if self.lease.lost:
             raise OwnershipLostError
         if not self.live.ended:
             self.live.set_state(hub.TASK_STATE_CANCELED)
@@ -426,14 +433,16 @@ class TaskRun:
         resumes = self._engine.resumes and self._current is not None
         await self._stop_producer()
         task = self.live.task
-        if task is None or self.live.lost or self.live.writer is None:
+        if task is None or type(self.lease.now) is not Held:
             # There is no task to end, or it is another process's, or may become so.
-            self.live.reject(closing_error())
+            self.lease.part(release=True)
+            self.live.give_up(closing_error())
             return
         self.live.give_up(closing_error(), only_queued=True)
         if resumes and not self.live.ended and can_continue(task):
             self._phase.to(Phase.HANDED_OVER)
-            self.live.reject(closing_error())
+            self.lease.hand_over()
+            self.live.give_up(closing_error())
         elif task.status.state in RUNNING:
             log.warning("task %s failed: %s", self.task_id, STOPPED_TEXT)
             self.live.fail(STOPPED_TEXT)
@@ -442,27 +451,38 @@ class TaskRun:
 
     # ------------------------------------------------------------------ idleness
 
-    def _check_idle(self) -> None:
-        """Reports when nothing happens any more."""
-        if self._is_busy():
+    def _check_idle(self, *, waits: bool = True) -> None:
+        """Ends the task run when nothing happens any more. waits: False not to wait for the store."""
+        lease = self.lease.now
+        if (
+            self.producer is not None
+            or self._ender is not None
+            or self._visits
+            or self._rescue is not None
+            or type(lease) is Opening
+        ):
             return
-        copy = self.live
-        if copy.state in RUNNING and copy.writable:
+        if self.live.state in RUNNING and type(lease) is Held:
             # Its earlier owner died, and the callers that acquired it here did not start a run.
             self.resume_or_fail()
-            if self._is_busy():
-                return
-        writer = copy.writer
-        if copy.lost or writer is None or not writer.pending:
-            self._on_idle(self)
+            self._check_idle(waits=waits)
+        elif not waits or not self.lease.pending:
+            self._detach()
         elif not self._flushing:
             self._flushing = True
-            self.live.when_settled(self._flush_done)
+            self.lease.when_settled(self._flush_done)
 
-    def _is_busy(self) -> bool:
-        if self.producer is not None or self._ender is not None or self._visits or self._rescue is not None:
-            return True
-        return not self._begins and self.live.opening
+    def _opened(self) -> None:
+        """The attempt to acquire the lease has ended, perhaps after its callers have left, or after `stop`.
+        This alone decides about the lease then. Without callers, a task at work is resumed or fails, and any
+        other lease is released (`_check_idle`). When the engine closes, others get a task at work.
+        """
+        if self._phase.stopped:
+            if self.at_work:
+                self.lease.hand_over()
+            else:
+                self.lease.part(release=True)
+        self._check_idle()
 
     def _flush_done(self, error: Exception | None) -> None:
         if error is None or isinstance(error, OwnershipLostError):
@@ -474,22 +494,27 @@ class TaskRun:
 
     def give_up_flush(self) -> None:
         """The engine has closed, and the store did not work for too long: waits for it no more."""
-        if self._flushing and not self._is_busy():
-            self._on_idle(self)
+        if self._flushing:
+            self._check_idle(waits=False)
 
-    def detach(self) -> None:
+    def _detach(self) -> None:
         """Nothing happens any more: releases the lease. A task that is at work or handed over keeps it, so
         that other processes find an orphan after the end of this one.
         """
-        release = self._phase.now is not HANDED_OVER and self.live.state not in RUNNING
+        if not self._on_idle(self):
+            return  # it was never registered, or another run has its place
         self._phase.to(OVER)
         if self._again is not None:
             self._again.cancel()
-        self.live.part(release=release)
+        # The write of a terminal state releases the lease, too.
+        self.lease.part(release=self.live.state not in _KEPT)
 
     # ------------------------------------------------------------------ loss of the lease
 
     def _lost(self) -> None:
+        """Another process owns the task. The run ends. The new owner's result answers the senders, and the
+        caller of a cancellation (`cancel`).
+        """
         if self._phase.now is not Phase.LOST:
             self._phase.to(Phase.LOST)
         if self.producer is None and not self.live.awaited:
@@ -521,11 +546,3 @@ class TaskRun:
                 error = changed_hands_error()
             self.live.give_up(error)
         self._check_idle()
-
-
-#: from Python 3.12 on an asyncio task can run at once, up to its first suspension
-_EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
-
-
-def _spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    return asyncio.Task(work, loop=asyncio.get_running_loop(), name=name, **_EAGER)

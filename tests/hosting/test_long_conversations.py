@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from a2a_bridge.hosting import Event, Run
+from a2a_bridge.hosting.lease import Held
 from a2a_bridge.hosting.live_task import LiveTask
-from a2a_bridge.hosting.pending_send import PendingSend
+from a2a_bridge.hosting.pending_send import Sender
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MEMORY, StoreOptions, open_store
 from a2a_bridge.stores.memory_tasks import Entry
@@ -50,10 +52,8 @@ async def test_a_turn_copies_what_its_answer_shows(limit: int, monkeypatch: pyte
     talk = Talk(agent_of(agent.execute))
     before = await conversation(talk)
     answers: list[Any] = []
-    settle = PendingSend.settle
-    monkeypatch.setattr(
-        PendingSend, "settle", lambda send, answer: [answers.append(answer), settle(send, answer)]
-    )
+    settle = Sender.settle
+    monkeypatch.setattr(Sender, "settle", lambda send, answer: [answers.append(answer), settle(send, answer)])
     short = hub.SendMessageConfiguration(history_length=limit)
     shown = await talk.send("x", task_id=before.id, message_id="last", configuration=short)
     # What is settled is what was copied, and the agent's own copy has no history yet.
@@ -101,7 +101,7 @@ async def test_a_message_that_is_taken_out_again_changes_no_earlier_task() -> No
     talk = Talk(agent_of(Asking().execute))
     task = await conversation(talk)
     live: Any = LiveTask.__new__(LiveTask)
-    live.task, live.writer, live.state = task, Writer(), task.status.state
+    live.task, live.state, live._lease = task, task.status.state, SimpleNamespace(now=Held(Writer()))
     ids = [one.message_id for one in task.history]
     load = live.task_now()
     live._take_out(ids[3], "")

@@ -307,11 +307,11 @@ def test_a_task_is_measured_once_for_each_state_of_it() -> None:
         calls += 1
         return 7
 
-    live = SimpleNamespace(task=SimpleNamespace(ByteSize=measured), last=1)
-    run: Any = SimpleNamespace(live=live, _size=0, _measured=-1)
+    live, lease = SimpleNamespace(task=SimpleNamespace(ByteSize=measured)), SimpleNamespace(last=1)
+    run: Any = SimpleNamespace(live=live, lease=lease, _size=0, _measured=-1)
     assert [TaskRun.size.fget(run) for _ in range(3)] == [7, 7, 7]  # type: ignore[attr-defined]
     assert calls == 1
-    live.last = 2
+    lease.last = 2
     assert TaskRun.size.fget(run) == 7  # type: ignore[attr-defined]
     assert calls == 2
 

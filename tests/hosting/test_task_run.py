@@ -330,7 +330,7 @@ class RunMachine(RuleBasedStateMachine):
             self.time_out()
         elif kind == "leave" and self.working and not self.model.current.call.done():
             self.leave()
-        elif kind == "take over" and self.run is not None and self.run.live.held and not self.run.live.lost:
+        elif kind == "take over" and self.run is not None and self.run.live.task and self.run.lease.held:
             self.take_over()
 
     def time_out(self) -> None:
@@ -411,7 +411,7 @@ class RunMachine(RuleBasedStateMachine):
     @invariant()
     def states_agree(self) -> None:
         run = self.run
-        if run is not None and run.live.task is not None and not run.live.lost:
+        if run is not None and run.live.task is not None and not run.lease.lost:
             assert run.live.task.status.state == self.model.state
 
     @invariant()
@@ -429,7 +429,7 @@ class RunMachine(RuleBasedStateMachine):
                 answer = outcome(sent.call)
                 assert answer in sent.expected, (answer, sent)
                 if not self.store.open_door and isinstance(answer, int) and run is not None:
-                    assert not run.live.pending  # answers are durable
+                    assert not run.lease.pending  # answers are durable
             else:
                 assert not sent.expected or not self.store.open_door, sent
 
