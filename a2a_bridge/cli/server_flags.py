@@ -346,8 +346,9 @@ class ServedAgent(Table):
     exec: list[str] | None = flag(
         None, "The program of the agent, and its arguments.", "PROG ARG…", words=True
     )
-    exec_name: str = flag("", "Name of the agent of a program; default: that of the table.", "NAME")
-    exec_description: str = flag("", "Description of the agent of a program.", "TEXT")
+    name: str = flag("", "Name of the agent, see --name; default: of the table, if it has none.", "NAME")
+    description: str = flag("", "Description of the agent; see --description.", "TEXT")
+    version: str = flag("", "Version of the agent; see --version.", "VERSION")
     exec_env: list[str] | None = of(ProgramOptions, "env", default=None)
     exec_concurrency: int = of(ProgramOptions, "concurrency")
     exec_timeout: float = of(ProgramOptions, "timeout")
@@ -393,10 +394,6 @@ class ServeFlags(ServerFlags):
     exec_concurrency: int = of(ProgramOptions, "concurrency")
     exec_timeout: float = of(ProgramOptions, "timeout")
     exec_max_output: int = of(ProgramOptions, "max_output")
-    exec_name: str = flag(
-        "", "Name of the agent of --exec; default: that of the program.", "NAME", group="Program"
-    )
-    exec_description: str = flag("", "Description of the agent of --exec.", "TEXT", group="Program")
     store: str = flag(
         "",
         "Task store: sqlite:///PATH, postgresql://…, or memory:// (lost at exit).",
@@ -411,6 +408,26 @@ class ServeFlags(ServerFlags):
     cluster_credentials: str = of(StoreOptions, "cluster_credentials")
     cluster_ca: str = of(StoreOptions, "cluster_ca")
     push: bool = of(ServeValues, "push")
+    name: str = flag(
+        "",
+        "Name of the agent in its card; default: its own, or that of its file.",
+        "NAME",
+        group="Card",
+        aliases=("--exec-name",),
+    )
+    description: str = flag(
+        "",
+        "Description of the agent in its card; default: its own, or the first line of its instructions.",
+        "TEXT",
+        group="Card",
+        aliases=("--exec-description",),
+    )
+    version: str = flag(
+        "",
+        "Version of the agent in its card; default: its own, or 1.0.0.",
+        "VERSION",
+        group="Card",
+    )
     card: Path | None = flag(
         None, "Card of an agent that is an executor of the a2a-sdk, or an object of a framework.", "FILE"
     )

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 from a2a_bridge.app import runtime
 from a2a_bridge.app.fronts import NAMES, find_front
@@ -344,6 +345,8 @@ class Loaded:
     agent: Agent
     listening: ListenOptions
     store: str
+    #: name of an agent that has none
+    name: str = ""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[tuple[Agent, runtime.ServeOptions]]:
@@ -351,7 +354,8 @@ class Loaded:
         here: a factory that fails leaves the worker before this one at work. Raises AgentFactoryError,
         typer.Exit.
         """
-        async with self.agent.open() as agent:
+        async with self.agent.open() as found:
+            agent = self._named(found)
             options = self._complete(agent)
             if (worker := Worker.of_environment()) is not None:
                 await worker.turn()
@@ -362,7 +366,10 @@ class Loaded:
         of the agent of a factory before it is open.
         """
         if self.agent.is_open:
-            self._complete(self.agent)
+            self._complete(self._named(self.agent))
+
+    def _named(self, agent: Agent) -> Agent:
+        return agent if agent.is_named or not self.name else agent.named(name=self.name)
 
     def _complete(self, agent: Agent) -> runtime.ServeOptions:
         options = replace(self.listening.options, store=store_url(self.store, agent))
@@ -388,9 +395,24 @@ def load_agent(code: str | None, flags: ServeFlags, name: str = "") -> Loaded:
         push_options=push,
         tracing=configure_tracing(flags.tracing),
     )
-    loaded = Loaded(agent, replace(listening, options=options), flags.store)
+    loaded = Loaded(agent, replace(listening, options=options), flags.store, name or _name_of(code or ""))
     loaded.check()
     return loaded
+
+
+#: files that say nothing about their agent; their folder does
+_USUAL = ("__main__", "agent", "app", "main")
+
+
+def _name_of(code: str) -> str:
+    """The name of an agent after its file or module; empty for a program, which has one."""
+    if not code:
+        return ""
+    parsed = parse(code)
+    if parsed.sort is not TargetKind.FILE:
+        return parsed.place.rpartition(".")[2]
+    path = Path(parsed.place).resolve()
+    return path.parent.name if path.stem in _USUAL else path.stem
 
 
 #: flags of executors of the a2a-sdk, and arguments of `Agent`
@@ -408,8 +430,25 @@ def _of_code(code: str, flags: ServeFlags) -> Agent:
             f"{code} is {parsed.sort.value}; serve needs Python code",
             f"a2a-bridge gateway {code}",
         )
-    given = {name: True for name in _OF_EXECUTORS if getattr(flags, name)}
-    return load(parsed, **given, **({} if flags.card is None else {"card": _card(flags.card)}))
+    given: dict[str, Any] = {name: True for name in _OF_EXECUTORS if getattr(flags, name)}
+    if flags.card is not None:
+        given["card"] = _card(flags.card)
+    return load(parsed, **given, **_named(flags))
+
+
+#: flags of every agent, and members of a card
+_NAMED = ("name", "description", "version")
+
+
+def _named(flags: ServeFlags) -> dict[str, Any]:
+    """The members of the card that flags give. Raises typer.BadParameter if --card gives them, too."""
+    given = {name: text for name in _NAMED if (text := getattr(flags, name))}
+    for name, text in given.items():
+        if flags.card is not None:
+            raise usage_error(f"--{name}", "--card has it; leave one of the two out")
+        if not text.strip():
+            raise usage_error(f"--{name}", "has no text")
+    return given
 
 
 def _card(path: Path) -> hub.AgentCard:
@@ -434,9 +473,7 @@ def _of_program(flags: ServeFlags, name: str) -> Agent:
         hint = f"--{given[0].replace('_', '-')}"
         raise usage_error(hint, "is for executors of the a2a-sdk, not for programs")
     remove_leftovers()
+    named = _named(flags)
     if flags.card is not None:
-        if flags.exec_name or flags.exec_description:
-            raise usage_error("--exec-name", "--card has the name and the description")
         return Agent(program, card=_card(flags.card))
-    name = flags.exec_name or name or program.name
-    return Agent(program, name=name, description=flags.exec_description, push_notifications=True)
+    return Agent(program, push_notifications=True, **{"name": name or program.name, **named})

@@ -62,6 +62,8 @@ class Agent:
 
     #: False for the agent of a factory, which has a card and an executor when it is open; see `open`
     is_open = True
+    #: False for one of a framework without a name; a command names it after its file or its table
+    is_named = True
     #: the name or the place of its factory, for errors
     origin = ""
 
@@ -171,6 +173,10 @@ class Agent:
         made = copy(self)
         made.card = hub.AgentCard()
         made.card.CopyFrom(self.card)
+        if name and self.card.description == self.card.name:  # it has no description of its own
+            description = description or name
+            if [one.id for one in self.card.skills] == [self.card.name]:
+                made.card.skills[0].CopyFrom(_skill(name, description))
         for member, text in (("name", name), ("description", description), ("version", version)):
             if text:
                 setattr(made.card, member, text)

@@ -11,6 +11,9 @@ from a2a_bridge.core.extras import ADAPTERS, MissingExtraError, check_served, le
 from a2a_bridge.hosting.adapters import framework_of
 from a2a_bridge.hosting.sdk.types import comes_from
 
+#: the name of an agent that has none
+_UNNAMED = "agent"
+
 
 class FrameworkAdapter:
     """The adapter of one framework.
@@ -45,7 +48,10 @@ class FrameworkAdapter:
             raise MissingExtraError(error.name or self._extra, self._extra, ADAPTERS) from error
         own = inspect.signature(module.EXECUTOR).parameters.keys() & options.keys()
         executor = module.EXECUTOR(thing, **{name: options.pop(name) for name in own})
-        return Agent(executor, **{**module.members_of(thing), **options})
+        members = {**module.members_of(thing), **options}
+        made = Agent(executor, **{"name": _UNNAMED, **members})
+        made.is_named = not members.keys().isdisjoint(("name", "card"))
+        return made
 
 
 LANGGRAPH = FrameworkAdapter("langgraph.pregel", module="langgraph", extra="langgraph")

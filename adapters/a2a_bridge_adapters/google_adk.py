@@ -30,6 +30,7 @@ from google.genai import types
 
 from a2a_bridge.hosting.executor import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_adapters.card_members import members
 from a2a_bridge_adapters.content import Answer, data_text, file_part, jsonable, media_type_of, url_part
 from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversations
 from a2a_bridge_adapters.executor import ConversationExecutor
@@ -482,8 +483,12 @@ def members_of(thing: Any) -> dict[str, Any]:
     """The members of a card that an agent has."""
     root = thing.agent if isinstance(thing, Runner) else thing
     root = root.root_agent if isinstance(root, App) else root
-    description = getattr(root, "description", "")
-    return {"name": root.name, **({"description": description} if description else {})}
+    return members(
+        root.name,
+        description=getattr(root, "description", ""),
+        instructions=getattr(root, "instruction", ""),
+        tools=getattr(root, "tools", ()),
+    )
 
 
 EXECUTOR = AdkExecutor

@@ -25,6 +25,7 @@ from a2a_bridge.core.errors import invalid_params
 from a2a_bridge.core.messages import parts_of, text_of
 from a2a_bridge.hosting.executor import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_adapters.card_members import members
 from a2a_bridge_adapters.content import Answer, data_text, json_of, jsonable, media_type_of
 from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversations
 from a2a_bridge_adapters.executor import ConversationExecutor, awaited
@@ -37,6 +38,8 @@ log = logging.getLogger("a2a_bridge.adapters.langgraph")
 #: the channel of the structured output of `create_agent`
 _STRUCTURED = "structured_response"
 _MODES = ["messages", "custom", "updates", "values"]
+#: the name of a graph that has none
+_UNNAMED = "LangGraph"
 #: kinds of content blocks with a file
 _FILES = ("image", "audio", "video", "file")
 
@@ -339,8 +342,11 @@ def denials(messages: Sequence[Any]) -> list[Any]:
 
 
 def members_of(graph: Any) -> dict[str, Any]:
-    """The members of a card that a graph has."""
-    return {"name": graph.get_name()}
+    """The members of a card that a graph has: its own name, and the tools of its nodes."""
+    name = graph.get_name()
+    nodes = [getattr(one, "runnable", None) for one in graph.builder.nodes.values()]
+    tools = [tool for one in nodes for tool in getattr(one, "tools_by_name", {}).values()]
+    return members("" if name == _UNNAMED else name, tools=tools)
 
 
 EXECUTOR = GraphExecutor

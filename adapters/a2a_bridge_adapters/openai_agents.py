@@ -38,6 +38,7 @@ from agents import (
 
 from a2a_bridge.hosting.executor import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_adapters.card_members import members
 from a2a_bridge_adapters.content import Answer, data_text, file_part, media_type_of, url_part
 from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversations
 from a2a_bridge_adapters.executor import ConversationExecutor, awaited
@@ -394,11 +395,12 @@ def _text(value: Any) -> str:
 
 def members_of(agent: Any) -> dict[str, Any]:
     """The members of a card that an agent has."""
-    description = agent.handoff_description
-    return {
-        "name": agent.name or "agent",
-        **({"description": description} if description else {}),
-    }
+    return members(
+        agent.name,
+        description=agent.handoff_description,
+        instructions=getattr(agent, "instructions", ""),
+        tools=getattr(agent, "tools", ()),
+    )
 
 
 EXECUTOR = OpenAIAgentExecutor

@@ -49,6 +49,7 @@ from pydantic_ai.messages import (
 
 from a2a_bridge.hosting.executor import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge_adapters.card_members import members
 from a2a_bridge_adapters.content import Answer, data_text, file_part, jsonable, media_type_of
 from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversations
 from a2a_bridge_adapters.executor import ConversationExecutor, awaited
@@ -330,11 +331,8 @@ def denials(messages: Sequence[Any], known: Mapping[str, Any] = MappingProxyType
 
 def members_of(agent: Any) -> dict[str, Any]:
     """The members of a card that an agent has."""
-    description = getattr(agent, "description", None)
-    return {
-        "name": agent.name or "agent",
-        **({"description": description} if isinstance(description, str) else {}),
-    }
+    tools = [tool for one in getattr(agent, "toolsets", ()) for tool in getattr(one, "tools", {}).values()]
+    return members(agent.name, description=getattr(agent, "description", None), tools=tools)
 
 
 EXECUTOR = PydanticAgentExecutor

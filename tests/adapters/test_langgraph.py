@@ -163,7 +163,8 @@ def test_a_file_with_a_builder_and_a_checkpointer_has_one_agent(tmp_path: Path) 
         "builder = StateGraph()\n"
         "graph = Pregel(saver)\n"
     )
-    assert load(parse(str(tmp_path / "graph.py"))).card.name == "LangGraph"
+    found = load(parse(str(tmp_path / "graph.py")))
+    assert (found.card.name, found.is_named) == ("agent", False)
 
 
 async def test_a_graph_without_messages_takes_data_and_gives_data() -> None:

@@ -206,14 +206,14 @@ async def test_a_program_has_the_card_of_a_file(tmp_path: Path) -> None:
     assert "unknown member streeming of capabilities; did you mean streaming?" in said
     done = run("serve", "--card", str(path), "--exec-name", "other", "--exec", "cat")
     assert done.exit_code == 2
-    assert "--card has the name" in done.output
+    assert "--card has it" in done.output
 
 
 @pytest.mark.process
 async def test_several_programs_of_one_file(tmp_path: Path) -> None:
     path = tmp_path / "bridge.toml"
     path.write_text(
-        '[agents.plain]\nexec = ["cat"]\n\n[agents.loud]\nexec = ["tr", "a-z", "A-Z"]\nexec_name = "Loud"\n'
+        '[agents.plain]\nexec = ["cat"]\n\n[agents.loud]\nexec = ["tr", "a-z", "A-Z"]\nname = "Loud"\n'
     )
     async with serving("serve", "--config", str(path), *ANY_PORT) as running:
         for name, title, text in (("plain", "plain", "hello"), ("loud", "Loud", "HELLO")):

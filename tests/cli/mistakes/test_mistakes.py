@@ -44,6 +44,7 @@ FILES = {
     "ends.py": "raise SystemExit(3)\n",
     "ends_well.py": "import sys\nsys.exit()\n",
     "empty.json": "{}",
+    "named.json": '{"name": "n"}',
     "junk.pem": "junk",
     "bad.toml": "http = \n",
     "unknown.toml": "htpp = 'x'\n",
