@@ -265,7 +265,7 @@ class Engine:
         except BaseException as error:  # also `sys.exit` and KeyboardInterrupt, which must not end the server
             if limit is not None and limit.expired():
                 raise too_late(TOO_LONG.format(seconds)) from None
-            log.exception("the agent failed to answer a message")
+            self._context.crashes.error(error, "the agent failed to answer a message")
             raise internal_error() from error
 
     async def _work_on(self, request: hub.SendMessageRequest, context: CallContext, wants: Wants) -> Accepted:

@@ -17,6 +17,7 @@ from a2a_bridge.core.lifecycle import IllegalTransitionError
 from a2a_bridge.core.messages import RUNNING
 from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.hosting.agent_content import ExecutorError, task_for_agent
+from a2a_bridge.hosting.crash_log import CrashLog
 from a2a_bridge.hosting.executor import AgentExecutor, Event, FindTask, Lock, Run
 from a2a_bridge.hosting.lease import Held, Lost, OwnershipLostError, RunLease
 from a2a_bridge.hosting.limits import RunTimer, Turns, broken_protocol_error
@@ -60,6 +61,8 @@ class EngineContext:
     #: locks that all runs share
     locks: Lock | None = None
     turns: Turns = field(default_factory=Turns)
+    #: the exceptions of the executor
+    crashes: CrashLog = field(default_factory=lambda: CrashLog(log))
 
     @property
     def resumes(self) -> bool:
@@ -174,7 +177,7 @@ class ExecutorDriver:
             # Also `sys.exit` and KeyboardInterrupt, which must not end the server, and groups with other
             # exceptions.
             case _:
-                log.error("the executor of task %s failed", task_id, exc_info=error)
+                self._engine.crashes.error(error, "the executor of task %s failed", task_id)
                 self._fail(send, CRASHED, internal_error())
 
     def _executor_events(self, send: PendingSend) -> AsyncIterator[Event]:
@@ -264,12 +267,13 @@ class ExecutorDriver:
             work.result()
         except (A2AError, OwnershipLostError):
             raise
-        except BaseException as error:  # the end of another asyncio task, not of this one
+        except BaseException as error:  # noqa: BLE001  the end of another asyncio task, not of this one
             task_id = self._live.task_id
             if isinstance(error, IllegalTransitionError) and self._live.ended:
                 log.debug("task %s ended while it was being canceled: %s", task_id, error)
                 return
-            log.exception("canceling task %s: the executor's cancel failed; its run is stopped", task_id)
+            text = "canceling task %s: the executor's cancel failed; its run is stopped"
+            self._engine.crashes.error(error, text, task_id)
 
     async def _clean_up_events(self, clean_up: CleanUp, run: Run) -> None:
         try:

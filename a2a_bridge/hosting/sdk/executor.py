@@ -16,6 +16,7 @@ from typing import Any, Self
 from a2a_bridge.core.errors import A2AError, Reason, internal_error
 from a2a_bridge.core.extras import check_served
 from a2a_bridge.core.messages import RUNNING
+from a2a_bridge.hosting.crash_log import CrashLog
 from a2a_bridge.hosting.executor import Event, Run
 from a2a_bridge.hosting.sdk.types import SdkTypes, installed_types
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -131,6 +132,7 @@ class SdkExecutor:
         self.sdk_executor = executor
         self._types = types
         self._mask = mask
+        self._crashes = CrashLog(log)
         self._queue: Any = type("Queue", (EventBuffer, types.queue), {})
 
     def execute(self, run: Run, /) -> AsyncIterator[Event]:
@@ -204,7 +206,7 @@ class SdkExecutor:
             return raised
         fails_task = begun and not isinstance(run.request, hub.CancelTaskRequest)
         if self._mask and (fails_task or error.reason is Reason.INTERNAL_ERROR):
-            log.error("the executor of task %s failed", run.task_id, exc_info=raised)
+            self._crashes.error(raised, "the executor of task %s failed", run.task_id)
             return A2AError(Reason.INTERNAL_ERROR, MASKED) if fails_task else internal_error()
         if fails_task:
             log.warning(
