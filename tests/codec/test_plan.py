@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from a2a_bridge import codec
@@ -294,6 +294,8 @@ def _one_by_one(number: float) -> Any:
 
 
 @given(st.lists(_NUMBERS, min_size=1, max_size=40))
+@example([1e20] * 20)
+@example([-1e20] * 20)
 def test_a_list_of_numbers_is_the_same_as_its_numbers_one_by_one(numbers: list[float]) -> None:
     message = decoder(ListValue)(numbers)
     assert [one.number_value for one in message.values] == [float(number) for number in numbers]
@@ -316,11 +318,14 @@ def test_nan_within_a_list_of_numbers_is_rejected(numbers: list[float]) -> None:
         encoder(ListValue)(message)
 
 
-def test_integers_of_a_long_list_are_counted_when_they_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sign", [1, -1])
+def test_integers_of_a_long_list_are_counted_when_they_are_rounded(
+    sign: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fresh = Rounded()
     monkeypatch.setattr("a2a_bridge.codec.decode.rounded", fresh)
-    decoder(Struct)({"x": [2**53 + 1] * 50 + [2**60, 7]})
-    decoder(Struct)({"x": [2**53 + 1]})
+    decoder(Struct)({"x": [sign * (2**53 + 1)] * 50 + [sign * 2**60, 7]})
+    decoder(Struct)({"x": [sign * (2**53 + 1)]})
     assert fresh.count == 51
 
 

@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from a2a_bridge.codec import dumps, dumps_ascii, loads
@@ -270,6 +270,15 @@ def test_a_list_of_many_large_integers_is_one_entry() -> None:
     assert unmapped.restore({"metadata": deepcopy(canonical)}, entries) == {"metadata": given}
     changed = {"x": [*canonical["x"][:-1], 7], "y": canonical["y"]}
     assert unmapped.restore({"metadata": deepcopy(changed)}, entries)["metadata"]["x"] == changed["x"]
+
+
+@given(st.lists(st.integers(-(2**65), 2**65), max_size=5))
+@example([2**53 + 1, 1])
+@example([-(2**53) - 1, 1])
+@example([2**64 + 1, 1])
+@example([-(2**63) - 1025, 1])
+def test_integers_of_a_list_are_rounded_as_they_are_alone(integers: list[int]) -> None:
+    assert repr(scalars.round_integers(integers)) == repr([scalars.round_integers(one) for one in integers])
 
 
 def test_a_text_of_megabytes_is_not_read_without_a_pause() -> None:

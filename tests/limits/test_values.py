@@ -16,7 +16,8 @@ import pytest
 from a2a_bridge import A2AError, Agent, Reason, Run, connect, interface, serve
 from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.bindings.binding import DialOptions
-from a2a_bridge.codec import decoder, loads
+from a2a_bridge.bindings.offload import needs_worker
+from a2a_bridge.codec import decoder, dumps, loads
 from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.hosting import Event
 from a2a_bridge.pb import a2a_v1 as v0
@@ -159,6 +160,15 @@ async def test_accepted_requests_do_not_block_others(version: str) -> None:
                     if event.HasField("artifact_update")
                 ]
                 assert artifacts[0].parts[1].data == data
+
+
+async def test_a_limit_below_what_is_decoded_at_once_counts() -> None:
+    body = dumps(["x" * 100] * 500)
+    for most in (0, 1000):
+        assert not await needs_worker(body, most)
+    with pytest.raises(A2AError) as caught:
+        await needs_worker(body, 400)
+    assert caught.value.reason is Reason.REQUEST_TOO_LARGE
 
 
 @pytest.mark.parametrize("kind", BINDINGS)
