@@ -79,17 +79,18 @@ class Helpful:
             group = (described.group or "Other") if described else ""
             heading = "Arguments" if one.param_type_name == "argument" else group if has_file else "Options"
             sections.setdefault(heading, []).append(record)
-        first, last = [*_GROUPS], [*_LAST]
-        for heading in sorted(
-            sections,
-            key=lambda name: (
-                name != "Arguments",
-                last.index(name) + 1 if name in last else 0,
-                first.index(name) if name in first else len(first),
-            ),
-        ):
+        for heading in sorted(sections, key=place_of):
             with formatter.section(heading or "Help"):
                 formatter.write_dl(sections[heading])
+
+
+def place_of(heading: str) -> tuple[bool, int, int]:
+    """Sorts the headings of a help."""
+    return (
+        heading != "Arguments",
+        _LAST.index(heading) + 1 if heading in _LAST else 0,
+        _GROUPS.index(heading) if heading in _GROUPS else len(_GROUPS),
+    )
 
 
 def newest(parameter: Any, described: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from a2a_bridge.cli.help import place_of
 from a2a_bridge.cli.server_flags import AgentSettings, GatewayFlags, RuleSettings, ServedAgent, ServeFlags
 from a2a_bridge.core.errors import A2AError, GrpcStatus, Reason
 from a2a_bridge.core.options import options_of
@@ -13,29 +14,35 @@ from tests.docs.commands import default
 HEAD = ["| key | default | changes while it runs | meaning |", "|---|---|---|---|"]
 
 
-def _rows(group: type) -> list[str]:
-    lines = []
+def _tables(group: type, anchor: str) -> list[str]:
+    """The keys of a group by the headings of `--help-all`. anchor: before the name of a key in its link."""
+    tables: dict[str, list[str]] = {}
     for name, one in options_of(group).items():
         if one.described.in_file and name != "agents":
             plain = default(one) if not isinstance(one.default, tuple | list) else ""
             shown = f"`{plain.replace('*', chr(92) + '*')}`" if plain else ""
             meaning = cell(one.described.help).replace("*", "\\*")
-            lines.append(f"| `{name}` | {shown} | {'yes' if one.described.live else ''} | {meaning} |")
-    return sorted(lines)
+            key = f'<a id="{anchor}-{name}"></a>[`{name}`](#{anchor}-{name})'
+            row = f"| {key} | {shown} | {'yes' if one.described.live else ''} | {meaning} |"
+            tables.setdefault(one.described.group or "Other", []).append(row)
+    lines = []
+    for heading in sorted(tables, key=place_of):
+        lines += [*([f"### {heading}", ""] if len(tables) > 1 else []), *HEAD, *sorted(tables[heading]), ""]
+    return lines
 
 
 def configuration() -> str:
     """The keys of the configuration files."""
-    parts: list[tuple[str, type]] = [
-        ("Keys of `serve`", ServeFlags),
-        ("[agents.NAME] of `serve`", ServedAgent),
-        ("Keys of `gateway`", GatewayFlags),
-        ("[agents.NAME] of `gateway`", AgentSettings),
-        ("[[rules]]", RuleSettings),
+    parts: list[tuple[str, str, type]] = [
+        ("Keys of `serve`", "serve", ServeFlags),
+        ("[agents.NAME] of `serve`", "serve-agent", ServedAgent),
+        ("Keys of `gateway`", "gateway", GatewayFlags),
+        ("[agents.NAME] of `gateway`", "gateway-agent", AgentSettings),
+        ("[[rules]]", "rules", RuleSettings),
     ]
     lines = []
-    for heading, group in parts:
-        lines += [f"## {heading}", "", *HEAD, *_rows(group), ""]
+    for heading, anchor, group in parts:
+        lines += [f"## {heading}", "", *_tables(group, anchor)]
     return "\n".join(lines)
 
 
