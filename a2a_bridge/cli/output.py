@@ -32,7 +32,6 @@ import typer
 
 from a2a_bridge.cli.specification import CODES, ERROR
 from a2a_bridge.cli.values import Exit
-from a2a_bridge.core.agent_traces import agent_trace
 from a2a_bridge.core.errors import A2AError, AgentFactoryError, Blame, Reason
 from a2a_bridge.core.extras import OtherVersionError
 from a2a_bridge.core.foreign_text import clean, clean_json
@@ -264,6 +263,8 @@ def explain_factory(error: AgentFactoryError) -> str:
     """The text about a factory that failed, after the trace of its code on stderr."""
     if error.__cause__ is None:
         return str(error)
+    from a2a_bridge.core.agent_traces import agent_trace  # no command needs it to show its help
+
     print_message(agent_trace(error.__cause__))
     return f"{error.name} {error.text.replace(':', ', at the line shown above:', 1)}"
 
