@@ -47,7 +47,7 @@ from a2a_bridge.bindings.binding import (
     http_site,
 )
 from a2a_bridge.bindings.probing import ends_within
-from a2a_bridge.core.errors import A2AError, Kind, cause_of
+from a2a_bridge.core.errors import A2AError, cause_of
 from a2a_bridge.dialects import GRPC, KNOWN
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -317,7 +317,7 @@ class Agents:
                     member.server = None
                     await server.drain(max(0.0, end - monotonic()))
             except A2AError as error:
-                if error.reason.kind not in (Kind.UNREACHED, Kind.LATE) or member.server is not None:
+                if not error.reason.kind.is_silence or member.server is not None:
                     raise
                 if pause == _FIRST_PAUSE:
                     logger.warning(

@@ -73,6 +73,11 @@ class Kind(Enum):
         self.exit = exit
         self.retry = retry
 
+    @property
+    def is_silence(self) -> bool:
+        """Whether the agent has not responded at all."""
+        return self in (Kind.UNREACHED, Kind.LATE)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReasonFacts:

@@ -21,7 +21,7 @@ from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call
 from a2a_bridge.core.callers import Scope, scope_of
-from a2a_bridge.core.errors import A2AError, Kind
+from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import payload_of
 from a2a_bridge.core.operations import Req, Res
 from a2a_bridge.core.service import Events, Service
@@ -123,7 +123,7 @@ class LegacyAgent:
         try:
             context_id = (await self._fetch_task(scope, call, task_id)).context_id
         except A2AError as error:
-            if error.reason.kind in (Kind.UNREACHED, Kind.LATE):
+            if error.reason.kind.is_silence:
                 raise
             context_id = task_id
         self._tasks.keep_context(scope, task_id, context_id)

@@ -22,7 +22,7 @@ from a2a_bridge.bindings.binding import IMPERSONAL, DialOptions, find, is_unconn
 from a2a_bridge.bindings.bounded import Silence, bound_result, bound_stream
 from a2a_bridge.cards.select import Candidate
 from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call, Origin
-from a2a_bridge.core.errors import A2AError, Blame, Kind, Reason, cause_of
+from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.masking import without_query_values
 from a2a_bridge.core.operations import SEND_STREAMING_MESSAGE, Req, Res
 from a2a_bridge.core.service import (
@@ -78,7 +78,7 @@ async def _wrap(
 
 def is_connect_failure(error: A2AError) -> bool:
     """True if a call failed before it reached any agent, so that another interface may be tried."""
-    return error.reason.kind in (Kind.UNREACHED, Kind.LATE) and error.metadata.get("phase") == "connect"
+    return error.reason.kind.is_silence and error.metadata.get("phase") == "connect"
 
 
 def was_asked(error: A2AError) -> bool:
