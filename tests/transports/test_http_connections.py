@@ -25,7 +25,8 @@ from a2a_bridge.testing.probe import yielding
 from a2a_bridge_transports._http import host as host_module
 from a2a_bridge_transports._http import host as http_host
 from a2a_bridge_transports._http.host import HttpHost
-from a2a_bridge_transports._http.protocol import SHARE, Connection
+from a2a_bridge_transports._http.protocol import Connection
+from a2a_bridge_transports._http.reading import SHARE
 from tests.patience import PATIENCE, until
 from tests.transports.http_peer import http
 from tests.transports.http_scene import (
@@ -408,18 +409,18 @@ async def test_a_rest_ends_with_the_turn_and_a_pause_does_not() -> None:
         connection.data_received(CHUNKED)
         await asyncio.sleep(0)
         part = b"%x\r\n%s\r\n" % (SHARE, b"x" * SHARE)
-        connection.resume_reading()
+        connection.read_on()
         connection.data_received(part)
         assert not transport.reads
-        connection.resume_reading()  # as a handler that asks for more; the turn is not over
+        connection.read_on()  # as a handler that asks for more; the turn is not over
         assert not transport.reads
         await asyncio.sleep(0)
         assert transport.reads
         connection.data_received(part)
-        connection.pause_reading()
+        connection.stop_reading()
         await asyncio.sleep(0)
         assert not transport.reads
-        connection.resume_reading()
+        connection.read_on()
         assert transport.reads
         connection.connection_lost(None)
 

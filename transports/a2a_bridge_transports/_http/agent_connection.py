@@ -32,12 +32,11 @@ from a2a_bridge.bindings.bounded import Sending
 from a2a_bridge_transports._http.acknowledged import acknowledged
 from a2a_bridge_transports._http.decoding import Decoder, decoder_of
 from a2a_bridge_transports._http.exchange import CONTENT_ENCODING, CONTENT_TYPE
+from a2a_bridge_transports._http.reading import SHARE, ReadInTurns
 from a2a_bridge_transports._http.response_parser import MalformedResponseError, ResponseParser
 
 #: bytes of a response that wait for its reader before the agent has to wait
 READ_AHEAD = 256 * 1024
-#: bytes that are read or sent of one connection before others have their turn
-SHARE = 64 * 1024
 #: bytes of a body from which on it is sent in pieces
 LARGE_BODY = 512 * 1024
 #: bytes of compressed content that are read before other work has its turn
@@ -64,7 +63,7 @@ class Pool(Protocol):
     def give_back(self, connection: Connection, /) -> None: ...
 
 
-class Connection(ResponseHandler):
+class Connection(ReadInTurns, ResponseHandler):
     """One connection. Outside of exchanges, as for the CONNECT of a proxy, it is as aiohttp made it.
 
     Closing it drops the rest of a request: a peer that reads nothing would keep it in memory for ever.
@@ -87,9 +86,7 @@ class Connection(ResponseHandler):
         self.written = 0
         self._clock: asyncio.TimerHandle | None = None
         self._poll: Any = None
-        self._is_reading = True
-        #: True until the next turn of the loop, after its share of this one
-        self._rests = False
+        self._is_reading, self._rests = True, False
 
     # ------------------------------------------------------------------ asked by the pool
 
@@ -168,31 +165,6 @@ class Connection(ResponseHandler):
             self.exchange.send_on()
 
     # ------------------------------------------------------------------ used by the exchange
-
-    def stop_reading(self) -> None:
-        """Lets the agent wait."""
-        if self._is_reading and self.transport is not None:
-            self._is_reading = False
-            self.transport.pause_reading()
-
-    def read_on(self) -> None:
-        """Reads again, in the next turn of the loop at the latest."""
-        if not self._is_reading:
-            self._is_reading = True
-            if not self._rests and self.transport is not None and not self.transport.is_closing():
-                self.transport.resume_reading()
-
-    def _rest(self) -> None:
-        if not self._rests and self._is_reading and self.transport is not None:
-            self._rests = True
-            self.transport.pause_reading()
-            self._loop.call_soon(self._end_rest)
-
-    def _end_rest(self) -> None:
-        self._rests = False
-        transport = self.transport
-        if self._is_reading and transport is not None and not transport.is_closing():
-            transport.resume_reading()
 
     def watch(self, due: float) -> None:
         """Sees to it that the limits of the exchange are looked at then, on the clock of the loop."""

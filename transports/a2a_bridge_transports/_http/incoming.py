@@ -46,8 +46,8 @@ class Carrying(Protocol):
     @property
     def host(self) -> Listening: ...
     def write(self, data: bytes) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
+    def stop_reading(self) -> None: ...
+    def read_on(self) -> None: ...
     def resume_writing(self) -> None: ...
 
 
@@ -144,7 +144,7 @@ class Incoming(HoldsInWork):
         self._patience = began + options.header_timeout - self._waited
         self._arrived = loop.create_future()
         self.body_came()
-        connection.resume_reading()
+        connection.read_on()
         try:
             await self._arrived
         finally:
@@ -170,7 +170,7 @@ class Incoming(HoldsInWork):
         parser = connection.parser
         if self._arrived is None:
             if parser.size > READ_AHEAD and not parser.complete:
-                connection.pause_reading()
+                connection.stop_reading()
             return
         self.hold(parser.size - self._held)
         connection.deadline = self._patience + parser.size / SLOWEST_BODY

@@ -35,6 +35,7 @@ from a2a_bridge_transports._http.exchange import CLOSE, HttpStatusError, reject,
 from a2a_bridge_transports._http.incoming import READ_AHEAD, Incoming
 from a2a_bridge_transports._http.mounts import Mounts
 from a2a_bridge_transports._http.parser import HeadTooLargeError, MalformedError, RequestParser
+from a2a_bridge_transports._http.reading import SHARE, ReadInTurns
 
 _log = logging.getLogger("a2a_bridge.http")
 
@@ -52,8 +53,6 @@ LINGER = 5.0
 _STALL, _CATCH_UP = 0.5, 0.1
 #: pipelined requests that are answered before other connections have their turn
 TURN = 16
-#: bytes that are read of one connection before the others have their turn
-SHARE = 64 * 1024
 
 
 class ConnectionHost(Mounts):
@@ -98,18 +97,18 @@ class ConnectionHost(Mounts):
             connection.end_late(now)
 
 
-class Connection(asyncio.Protocol):
+class Connection(ReadInTurns, asyncio.Protocol):
     """One connection."""
 
     __slots__ = (
         "_ahead",
         "_has_ended",
         "_ignores_input",
-        "_is_paused",
         "_is_reading",
         "_loop",
         "_read_deadline",
         "_read_position",
+        "_rests",
         "_writable",
         "deadline",
         "host",
@@ -143,9 +142,7 @@ class Connection(asyncio.Protocol):
         self._writable: asyncio.Future[None] | None = None
         #: bytes received after the present request
         self._ahead = b""
-        self._is_reading = True
-        #: True until the next turn of the loop, after its share of this one
-        self._is_paused = False
+        self._is_reading, self._rests = True, False
         #: True if nothing that comes counts any more
         self._ignores_input = False
         #: True if the client has closed its half
@@ -186,7 +183,7 @@ class Connection(asyncio.Protocol):
         if self._ignores_input:
             return
         if len(data) >= SHARE:
-            self._pause_turn()
+            self._rest(self.host.context)
         if self._ahead or (self.request is not None and self.parser.complete):
             self._keep_ahead(self._ahead + data)
         else:
@@ -195,7 +192,7 @@ class Connection(asyncio.Protocol):
     def _keep_ahead(self, data: bytes) -> None:
         self._ahead = data
         if len(data) > READ_AHEAD:
-            self.pause_reading()
+            self.stop_reading()
 
     def _read(self, data: bytes) -> None:
         """Reads requests and starts each of them, until one has to wait."""
@@ -250,7 +247,7 @@ class Connection(asyncio.Protocol):
         """Continues with the bytes received ahead."""
         data, self._ahead = self._ahead, b""
         if self.request is None and not self._ignores_input and not self._has_failed():
-            self.resume_reading()
+            self.read_on()
             self._read(data)
 
     def _start(self) -> None:
@@ -280,31 +277,6 @@ class Connection(asyncio.Protocol):
             failure = A2AError(Reason.INVALID_REQUEST, "this is not valid HTTP")
         self.write(response(reject(failure), CLOSE))
         self._linger()
-
-    def pause_reading(self) -> None:
-        """Reads nothing, so that the client has to wait."""
-        if self._is_reading and self.transport is not None:
-            self._is_reading = False
-            self.transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        if not self._is_reading and self.transport is not None:
-            self._is_reading = True
-            if not self._is_paused:
-                self.transport.resume_reading()
-
-    def _pause_turn(self) -> None:
-        """Reads nothing for the rest of this turn of the loop."""
-        if not self._is_paused and self._is_reading and self.transport is not None:
-            self._is_paused = True
-            self.transport.pause_reading()
-            self._loop.call_soon(self._end_pause, context=self.host.context)
-
-    def _end_pause(self) -> None:
-        self._is_paused = False
-        transport = self.transport
-        if self._is_reading and transport is not None and not transport.is_closing():
-            transport.resume_reading()
 
     # ------------------------------------------------------------------ writing
 
@@ -435,7 +407,7 @@ class Connection(asyncio.Protocol):
         if transport is None:
             return
         self.deadline = self._loop.time() + LINGER
-        self.resume_reading()
+        self.read_on()
         if transport.can_write_eof():
             with suppress(OSError):  # the client has left already
                 transport.write_eof()
