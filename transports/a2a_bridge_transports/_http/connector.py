@@ -51,9 +51,7 @@ class Connector(aiohttp.TCPConnector):
         connection, since = kept[0]
         if not connection.is_connected() or monotonic() - since > self._kept:
             return None
-        kept.popleft()
-        if not kept:
-            del self._conns[origin.connection_key]
+        kept.popleft()  # an empty place goes with the next clean-up
         self._acquired.add(connection)
         return cast("Connection", connection)
 

@@ -27,6 +27,8 @@ from a2a_bridge_transports.http_json import wire
 #: agents of 1.0 accept both; many accept this one only
 CONTENT_TYPE = "application/json"
 ACCEPT = "application/a2a+json, application/json"
+#: URLs that are remembered; some have ids of tasks
+_URLS = 64
 
 
 class HttpJsonClient(ClientSide):
@@ -50,6 +52,8 @@ class HttpJsonClient(ClientSide):
             if dialect.declares
             else frozenset({Reason.METHOD_NOT_FOUND, Reason.TASK_NOT_FOUND})
         )
+        #: the URLs of calls by path and query
+        self._urls: dict[tuple[str, str], URL] = {}
         #: the HTTP method that worked, for operations that have several
         self._methods: dict[Any, str] = {}
 
@@ -158,8 +162,15 @@ class HttpJsonClient(ClientSide):
         return [(target, None if target.body is None else dumps(target.body)) for target in targets]
 
     def _url(self, target: wire.HttpCall) -> URL:
-        query = "&".join(filter(None, (self._query, target.query)))
-        return session.request_url(f"{self._base}{target.path}{'?' if query else ''}{query}")
+        place = target.path, target.query
+        url = self._urls.get(place)
+        if url is None:
+            query = "&".join(filter(None, (self._query, target.query)))
+            url = session.request_url(f"{self._base}{target.path}{'?' if query else ''}{query}")
+            if len(self._urls) >= _URLS:
+                self._urls.clear()
+            self._urls[place] = url
+        return url
 
     def _error(
         self, row: Row[Any, Any], target: wire.HttpCall, status: int, headers: Any, data: bytes
