@@ -76,8 +76,8 @@ class Front(Protocol):
         self, peer: Peer, options: HostOptions, allowed_hosts: Sequence[str], name: str
     ) -> AbstractAsyncContextManager[OpenFront]:
         """The front of one agent. peer: its service, and its card, which can change. options: who may call,
-        and limits. allowed_hosts: names that requests may have in Host; empty: all. name: of the agent on a
-        server with several.
+        and limits. allowed_hosts: names that requests to this machine's own addresses may have in Host;
+        empty: all. name: of the agent on a server with several.
         """
 
     def open_all(
@@ -138,7 +138,9 @@ class Fronts:
         """
         options = host.options
         # A web page can make a name of its own lead to this machine, and call what asks for no credential.
-        is_open = options.authenticate is None and not options.trust_forwarded and host.address.is_local
+        # The server of an ASGI application knows its address with each request only.
+        is_near = host.address.is_local or not host.address.host
+        is_open = options.authenticate is None and not options.trust_forwarded and is_near
         local = ("127.0.0.1:*", "localhost:*", "[::1]:*")
         hosts = tuple(filter(None, (*local, self._public))) if is_open else ()
         for name, front in self.kinds.items():

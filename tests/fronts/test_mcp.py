@@ -317,9 +317,9 @@ WRONG = (
     ({}, "message: is missing"),
     ({"message": " "}, "message: is missing"),
     ({"message": None, "other": 1}, "message: is missing"),
-    ({"message": 3}, "message: is text, not int"),
-    ({"message": "x", "data": "y"}, "data: is a JSON object, not str"),
-    ({"message": "x", "task": ["y"]}, "task: is text, not list"),
+    ({"message": 3}, "message: is text, not a number"),
+    ({"message": "x", "data": "y"}, "data: is a JSON object, not a string"),
+    ({"message": "x", "task": ["y"]}, "task: is text, not an array"),
     ({"message": "x", "conversation": "mine"}, "conversation: is none that a result has named"),
     ({"message": "x", "task": "unknown"}, "TASK_NOT_FOUND"),
 )
@@ -330,7 +330,7 @@ async def test_wrong_arguments(desk_at: At, era: str) -> None:
         for arguments, text in WRONG:
             result = await mcp.call_tool(TOOL, arguments)
             assert (text in text_of(result), result.is_error) == (True, True), (arguments, text_of(result))
-        for wrong, text in (({}, "task: is missing"), ({"task": 1}, "task: is text, not int")):
+        for wrong, text in (({}, "task: is missing"), ({"task": 1}, "task: is text, not a number")):
             result = await mcp.call_tool("task_status", wrong)
             assert (text_of(result), result.is_error) == (text, True)
 

@@ -18,7 +18,7 @@ from a2a_bridge.hosting import Agent
 from a2a_bridge.middleware import Metrics, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.fronts.desk import Desk
-from tests.fronts.fronts import authentication
+from tests.fronts.fronts import ACCEPT, INITIALIZE, authentication
 from tests.fronts.served import HTTP, agent_of, on_its_listener, options_of
 from tests.fronts.test_mcp import ERAS, TOOL, text_of
 from tests.fronts.test_mcp import client as mcp_client
@@ -100,6 +100,11 @@ async def test_the_only_agent_of_a_file_is_served_as_that_of_a_command() -> None
         assert await chat(api, "hello") == "hello!"
 
 
+async def posted(url: str, body: Any) -> httpx.Response:
+    async with httpx.AsyncClient() as http:
+        return await http.post(url, json=body, headers={**ACCEPT, "Authorization": "Bearer key of bob"})
+
+
 async def test_a_caller_sees_and_calls_what_the_rules_allow() -> None:
     usage, metrics = Usage(), Metrics()
     rules = (Rule(principals=("ann",)), Rule(principals=("bob",), agents=("other",)))
@@ -112,10 +117,16 @@ async def test_a_caller_sees_and_calls_what_the_rules_allow() -> None:
         assert await tools(mcp) == ["other_desk", "other_task_status"]
         with pytest.raises(openai.NotFoundError):
             await api.models.retrieve("desk")
-        with pytest.raises(openai.PermissionDeniedError):
-            await chat(api, "hello", model="desk")
-        denied = await mcp.call_tool("desk_ask_desk", {"message": "hello"})
-        assert "PERMISSION_DENIED" in text_of(denied)
+        # What a caller may not use is as what is not there, at the path of one agent, too.
+        for name in ("desk", "none"):
+            with pytest.raises(openai.NotFoundError, match=f"'{name}' does not exist; /v1/models lists"):
+                await chat(api, "hello", model=name)
+            with pytest.raises(MCPError, match=f"there is no tool '{name}_ask_desk'"):
+                await mcp.call_tool(f"{name}_ask_desk", {"message": "hello"})
+        for path, body in (("mcp", INITIALIZE), ("v1/chat/completions", {"model": "desk", "messages": []})):
+            desk, none = [await posted(f"{url}/agents/{name}/{path}", body) for name in ("desk", "none")]
+            assert (desk.status_code, desk.content) == (none.status_code, none.content)
+            assert desk.status_code == 404
         assert await chat(api, "hello", model="other") == "hello!"
         assert text_of(await mcp.call_tool("other_desk", {"message": "hello"})).startswith("hello!")
         async with openai_client(url, "key of ann") as other:

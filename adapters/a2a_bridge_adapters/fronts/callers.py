@@ -5,19 +5,23 @@ Rules:
 1. The credential is checked here and goes no further: the agent is called with a context that has the
    principal. Of the headers of a caller it has the name of the program and the trace.
 2. The body is read after that. A front gets it whole, with a bounded number of bytes and of JSON values.
-3. Errors are answered in the form of the front.
+3. Errors are answered in the form of the front, and counted as those of each binding.
+4. A caller that may not use an agent of several gets what it gets for an agent that is not there.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypedDict
 
 from a2a_bridge.bindings.asgi import Application, Message, Receive, Scope, Send, certificate_of
 from a2a_bridge.bindings.offload import needs_worker
+from a2a_bridge.bindings.traffic import log_rejected
 from a2a_bridge.codec.budget import REQUEST_VALUES
+from a2a_bridge.core.addresses import ListenAddress
 from a2a_bridge.core.call import CallContext, Joined, Origin, Principal
 from a2a_bridge.core.callers import Authenticate, Permit, Presented
 from a2a_bridge.core.errors import A2AError, Blame, Reason, request_too_large
@@ -29,8 +33,20 @@ from a2a_bridge.peers import USER_AGENT
 _PASSED = {name.encode(): name for name in (*TRACE_PARAMETERS, USER_AGENT)}
 #: the key of the principal in a scope
 _KEY = "a2a_bridge.principal"
+#: the key of the body of a request in the scope of its application
+BODY = "a2a_bridge.body"
 #: seconds for a body to come, where the server has no limit of its own
 _BODY_TIME = 60.0
+
+
+class EdgeOptions(TypedDict, total=False):
+    """What the owner of an application chooses of `Edge`."""
+
+    authenticate: Authenticate | None
+    max_body: int
+    max_values: int
+    allowed_hosts: Sequence[str]
+    bearer_as: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,45 +54,142 @@ class Edge:
     """What a front asks of its callers.
 
     authenticate: None lets all in, as one caller. max_body: bytes of a request. max_values: its JSON values;
-    0: no limit. allowed_hosts: values of the header Host, `NAME:*` with any port; empty: all. bearer_as: the
-    header of API keys; a key that comes as a bearer token, as many clients send it, counts as one there.
-    permit: whether a caller may use the agent, for lists; None: everybody may.
+    0: no limit. allowed_hosts: values of the header Host, `NAME:*` with any port; empty: all. local_only:
+    they count for requests that came to a loopback address of the server. bearer_as: the header of API keys;
+    a key that comes as a bearer token, as many clients send it, counts as one there. permit: whether a caller
+    may use the agent, for lists; None: everybody may.
     """
 
-    max_body: int
+    max_body: int = 16 << 20
     authenticate: Authenticate | None = None
     max_values: int = REQUEST_VALUES
     allowed_hosts: Sequence[str] = ()
+    local_only: bool = False
     bearer_as: str = ""
     permit: Permit | None = None
 
 
-class Guarded:
-    """An application whose callers are known, and whose requests are bounded. reject: answers an error."""
+class EdgeError(A2AError):
+    """An error of a request whose HTTP status is not that of its reason. headers: of the response."""
 
     def __init__(
-        self, app: Application, edge: Edge, reject: Callable[[A2AError, Send], Awaitable[None]]
+        self, status: int, reason: Reason, message: str, headers: Sequence[tuple[bytes, bytes]] = ()
     ) -> None:
+        super().__init__(reason, message)
+        self.status = status
+        self.headers = headers
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a front speaks HTTP. binding: its name, for logs and metrics. methods: those that a path takes;
+    None for a path that the front does not have. reject: answers an error. checks_origin: whether pages of
+    other servers are rejected.
+    """
+
+    binding: str
+    methods: Callable[[str], Sequence[str] | None]
+    reject: Callable[[A2AError, Send], Awaitable[None]]
+    checks_origin: bool = False
+
+
+class Guarded:
+    """An application whose callers are known, and whose requests are bounded. hides: it is that of an agent
+    of several, and not there for callers that may not use it.
+    """
+
+    def __init__(self, app: Application, edge: Edge, form: Form, *, hides: bool = False) -> None:
         self._app = app
         self._edge = edge
-        self._reject = reject
+        self._form = form
+        self._hides = hides
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises A2AError for a caller that may not see the agent: the host answers as where nothing is."""
         if scope["type"] != "http":
             raise ValueError("a front takes requests of HTTP only")
         scope = {**scope, _KEY: None}  # nobody else may have set it
-        edge = self._edge
+        edge, form = self._edge, self._form
+        allowed = form.methods(path_of(scope))
         try:
+            if edge.allowed_hosts:
+                self._check_host(scope)
             if edge.authenticate is not None:
                 scope[_KEY] = await edge.authenticate(presented(scope, edge.bearer_as))
-            body = await read_body(receive, edge.max_body)
-            if body is None:
-                return
-            await needs_worker(body, edge.max_values)
+            is_hidden = self._hides and not may_send(edge.permit, scope[_KEY])
+            if allowed is not None and scope["method"] not in allowed and not is_hidden:
+                if scope["method"] == "OPTIONS":
+                    await respond(send, 204, b"", [_allow(allowed)])
+                    return
+                raise _not_allowed(allowed)
+            if is_hidden:
+                body = None
+            else:
+                _check_length(dict(scope["headers"]), edge.max_body)
+                body = await read_body(receive, edge.max_body)
+            if body is not None:
+                await needs_worker(body, edge.max_values)
         except A2AError as error:
-            await self._reject(error, send)
+            await self._refuse(scope, error, send)
             return
-        await self._app(scope, _replaying(body, receive), send)
+        if is_hidden:
+            raise A2AError(Reason.METHOD_NOT_FOUND, "there is nothing at this path")
+        if body is None:
+            return
+        scope[BODY] = body
+        try:
+            await self._app(scope, _replaying(body, receive), send)
+        except EdgeError as error:  # before a response
+            await self._refuse(scope, error, send)
+
+    async def _refuse(self, scope: Scope, error: A2AError, send: Send) -> None:
+        log_error(scope, error, self._form.binding)
+        await self._form.reject(error, send)
+
+    def _check_host(self, scope: Scope) -> None:
+        edge = self._edge
+        if edge.local_only and not _came_to_loopback(scope):
+            return
+        if not is_allowed_host(scope, edge.allowed_hosts):
+            text = "the header Host is none of this server"
+            raise EdgeError(421, Reason.INVALID_REQUEST, text)
+        if self._form.checks_origin and not is_allowed_origin(scope, edge.allowed_hosts):
+            text = "the header Origin is none of this server"
+            raise EdgeError(403, Reason.PERMISSION_DENIED, text)
+
+
+def _check_length(headers: Mapping[bytes, bytes], most: int) -> None:
+    """Raises A2AError for a body that is compressed, or is declared as larger than `most` bytes."""
+    if headers.get(b"content-encoding", b"identity").lower() not in (b"", b"identity"):
+        text = "bodies are read without Content-Encoding only"
+        identity = [(b"accept-encoding", b"identity")]
+        raise EdgeError(415, Reason.CONTENT_TYPE_NOT_SUPPORTED, text, identity)
+    declared = headers.get(b"content-length", b"")
+    if declared.isdigit() and int(declared[:20]) > most:
+        raise request_too_large(most)
+
+
+def _allow(allowed: Sequence[str]) -> tuple[bytes, bytes]:
+    return b"allow", ", ".join(sorted({*allowed, "OPTIONS"})).encode()
+
+
+def _not_allowed(allowed: Sequence[str]) -> EdgeError:
+    header = _allow(allowed)
+    return EdgeError(405, Reason.METHOD_NOT_FOUND, f"this path takes {header[1].decode()}", [header])
+
+
+def log_error(scope: Scope, error: A2AError, binding: str) -> None:
+    """Counts and logs a request that does not become a call."""
+    client = scope.get("client")
+    log_rejected(f"{scope['method']} {scope['path']}", client[0] if client else "", "", error, binding)
+
+
+def _came_to_loopback(scope: Scope) -> bool:
+    """Whether a request came to an address that only this machine can reach."""
+    server = scope.get("server")
+    if server is None or server[1] is None:  # a socket of the file system
+        return False
+    return ListenAddress(server[0]).is_local
 
 
 async def read_body(receive: Receive, most: int) -> bytes | None:
@@ -137,13 +250,22 @@ LOCAL = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 
 def is_allowed_host(scope: Scope, allowed: Sequence[str]) -> bool:
     """Whether the header Host of a request is one of `allowed`; `NAME:*` allows any port. Empty: all are."""
-    hosts = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"]
     if not allowed:
         return True
+    hosts = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"]
     return len(hosts) == 1 and any(
         hosts[0] == one or (one.endswith(":*") and hosts[0].rpartition(":")[0] == one[:-2])
         for one in map(str.lower, allowed)
     )
+
+
+def is_allowed_origin(scope: Scope, allowed: Sequence[str]) -> bool:
+    """Whether the page that calls, if one does, is at one of the hosts `allowed`. Empty: all are."""
+    found = [value for name, value in scope["headers"] if name == b"origin"]
+    named = [
+        value.partition(b"://")[2] if value.startswith((b"http://", b"https://")) else b"" for value in found
+    ]
+    return all(is_allowed_host({"headers": [(b"host", one)]}, allowed) for one in named)
 
 
 def principal_of(scope: Scope | None) -> Principal | None:
@@ -182,24 +304,28 @@ def owner_of(context: CallContext) -> str:
 
 
 def problem_headers(error: A2AError) -> list[tuple[bytes, bytes]]:
-    """The headers of a response to an error: challenges, unless the agent has sent them, and the time to try
-    again after.
+    """The headers of a response to an error: its own, challenges, unless the agent has sent them, and the
+    time to try again after.
     """
     challenges = () if error.blame is Blame.PEER else error.challenges
-    found = [(b"www-authenticate", one.encode("latin-1", "replace")) for one in challenges]
+    found = list(error.headers) if isinstance(error, EdgeError) else []
+    found += [(b"www-authenticate", one.encode("latin-1", "replace")) for one in challenges]
     if error.retry_after is not None:
         found.append((b"retry-after", str(max(1, round(error.retry_after))).encode()))
     return found
+
+
+def status_of(error: A2AError) -> int:
+    """The HTTP status of an error."""
+    return error.status if isinstance(error, EdgeError) else error.reason.http
 
 
 async def respond(
     send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]] | None = None
 ) -> None:
     """Sends a response with a JSON document."""
-    head = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        *(headers or ()),
-    ]
+    head = list(headers or ())
+    if status != 204:
+        head += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})

@@ -20,16 +20,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp import types
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from a2a_bridge.bindings.memory import MOST_BYTES, in_work, size_of
 from a2a_bridge.bindings.shares import SharedTable
 from a2a_bridge.codec import DecodeError
-from a2a_bridge.core.call import CallContext, Principal
+from a2a_bridge.codec.values import describe
+from a2a_bridge.core.call import CallContext
 from a2a_bridge.core.callers import Permit
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import AT_REST, data_part, text_part
@@ -37,6 +39,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.fronts.callers import context_for, may_send, owner_of
 from a2a_bridge_adapters.fronts.conversations import MOST, context_of, new_name
 from a2a_bridge_adapters.fronts.mcp_content import add_text, failure, result_of
+from a2a_bridge_adapters.fronts.mcp_requests import invalid_params
 from a2a_bridge_adapters.fronts.mcp_tools import STATUS_TOOL, Offered, Toolbox, Tools, tools_of
 from a2a_bridge_adapters.fronts.turn import Answer, Shown, Turn, Upstream, answer_of, size_of_shown
 
@@ -78,7 +81,7 @@ class Call:
             check_text(name, value)
         data = given.get("data")
         if data is not None and not isinstance(data, dict):
-            raise ArgumentError(f"data: is a JSON object, not {type(data).__name__}")
+            raise ArgumentError(f"data: is a JSON object, not {describe(data)}")
         if not texts["message"].strip() and data is None:
             raise ArgumentError("message: is missing")
         if texts["conversation"] and not _HANDLE.fullmatch(texts["conversation"]):
@@ -99,7 +102,7 @@ class Call:
 def check_text(name: str, value: Any) -> None:
     """Raises ArgumentError for anything but text that can be sent."""
     if not isinstance(value, str):
-        raise ArgumentError(f"{name}: is text, not {type(value).__name__}")
+        raise ArgumentError(f"{name}: is text, not {describe(value)}")
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -130,7 +133,10 @@ class McpServer:
         )
         security = RequestStateSecurity.ephemeral(ttl=ELICITATION)
         security.bind_principal = lambda context: owner_of(_context(context))
-        self.server.middleware.append(RequestStateBoundary(security, default_audience=name))
+        self.server.middleware += [
+            RequestStateBoundary(security, default_audience=name),
+            self._answer,
+        ]
 
     @classmethod
     def of(cls, front: McpFront) -> McpServer:
@@ -138,13 +144,28 @@ class McpServer:
         card = front.card
         return cls({"": front}, card.name or "agent", card.version, card.description or None)
 
+    async def _answer(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Middleware of the SDK: an error names the member, and a caller that may use no agent does not learn
+        what they are.
+        """
+        try:
+            result = await call_next(ctx)
+        except ValidationError as error:
+            raise invalid_params(error) from None
+        if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
+            principal = _context(ctx).principal
+            if not any(may_send(front.permit, principal) for front in self._tools.fronts.values()):
+                result.pop("instructions", None)
+                result["serverInfo"] = {"name": "agents", "version": ""}
+        return result
+
     async def _list(
         self, context: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         principal = _context(context).principal
         cursor = None if params is None else params.cursor
         try:
-            page, after = self._tools.page(cursor, lambda front: front.permits(principal))
+            page, after = self._tools.page(cursor, lambda front: may_send(front.permit, principal))
         except LookupError:
             text = "cursor: names no tool that is here now; begin the list again"
             raise MCPError(types.INVALID_PARAMS, text) from None
@@ -154,6 +175,11 @@ class McpServer:
         self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         found = self._tools.find(params.name)
+        if found is not None and found.front.permit is not None:
+            call = _context(context)
+            if not may_send(found.front.permit, call.principal):
+                await found.front.deny(call)
+                found = None
         if found is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}")
         return await found.front.call(context, params, found)
@@ -165,7 +191,7 @@ class McpFront:
     def __init__(self, upstream: Upstream, *, patience: float = WAIT, permit: Permit | None = None) -> None:
         self._upstream = upstream
         self._patience = patience
-        self._permit = permit
+        self.permit = permit
         #: the parts of waiting tasks that a caller has, by owner and task
         self._shown: SharedTable[Shown] = SharedTable(MOST, upstream.tables, most_bytes=MOST_BYTES)
         #: the tasks of running calls, and whether they end because the server stops
@@ -193,9 +219,9 @@ class McpFront:
             self._card = card
         return self._tools
 
-    def permits(self, principal: Principal | None) -> bool:
-        """Whether a caller may use the agent."""
-        return may_send(self._permit, principal)
+    async def deny(self, context: CallContext) -> None:
+        """Has the access rules reject a call, so that it counts as one."""
+        await self._upstream.deny(context)
 
     async def call(
         self,

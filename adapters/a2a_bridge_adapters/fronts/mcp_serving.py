@@ -9,44 +9,37 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from io import TextIOWrapper
-from typing import Any
+from typing import Any, Unpack
 
 import anyio
 from mcp import types
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecuritySettings
 
 from a2a_bridge.bindings.asgi import Application, Send
-from a2a_bridge.codec.budget import REQUEST_VALUES
-from a2a_bridge.core.callers import Authenticate
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge_adapters.fronts.application import FrontApplication, Opened
-from a2a_bridge_adapters.fronts.callers import Edge, Guarded, problem_headers, respond
-from a2a_bridge_adapters.fronts.mcp import WAIT, McpFront, McpServer
-from a2a_bridge_adapters.fronts.mcp_sessions import Sessions
+from a2a_bridge_adapters.fronts.callers import (
+    Edge,
+    EdgeOptions,
+    Form,
+    Guarded,
+    problem_headers,
+    respond,
+    status_of,
+)
+from a2a_bridge_adapters.fronts.mcp import BINDING, WAIT, McpFront, McpServer
+from a2a_bridge_adapters.fronts.mcp_sessions import PATHS, Sessions
 from a2a_bridge_adapters.fronts.turn import Background, Upstream
 
 _log = logging.getLogger("a2a_bridge.fronts")
 
-#: bytes of a request
-BODY = 4 << 20
 
-
-def mcp_front(
-    agent: Any,
-    *,
-    authenticate: Authenticate | None = None,
-    wait: float = WAIT,
-    allowed_hosts: Sequence[str] = (),
-    max_body: int = BODY,
-    max_values: int = REQUEST_VALUES,
-    bearer_as: str = "",
-) -> Any:
+def mcp_front(agent: Any, *, wait: float = WAIT, **options: Unpack[EdgeOptions]) -> Any:
     """An agent as an MCP server: an ASGI 3 application, with streamable HTTP at `/mcp` and at its root.
 
     agent: an open `Peer`, or anything that `connect` takes. authenticate: identifies callers, such as an
@@ -55,14 +48,8 @@ def mcp_front(
     or https://, Origin; `NAME:*` allows any port; empty: all. max_body, max_values: bytes and JSON values of
     a request. bearer_as: see `Edge`.
     """
-    edge = Edge(
-        max_body=max_body,
-        authenticate=authenticate,
-        max_values=max_values,
-        allowed_hosts=allowed_hosts,
-        bearer_as=bearer_as,
-    )
-    return FrontApplication(agent, partial(open_mcp, edge=edge, wait=wait), authenticate)
+    edge = Edge(**options)
+    return FrontApplication(agent, partial(open_mcp, edge=edge, wait=wait), edge.authenticate)
 
 
 @asynccontextmanager
@@ -71,12 +58,14 @@ async def open_mcp(
     *,
     edge: Edge,
     wait: float = WAIT,
-    name: str = "",  # noqa: ARG001  the names of its own tools are short
+    name: str = "",
 ) -> AsyncIterator[Opened]:
-    """The application of an agent that is open already; see `mcp_front`."""
+    """The application of an agent that is open already; see `mcp_front`. name: of the agent, on a server with
+    several.
+    """
     front = McpFront(upstream, patience=wait, permit=edge.permit)
     try:
-        async with _transport(McpServer.of(front), edge, upstream) as application:
+        async with _transport(McpServer.of(front), edge, upstream, hides=bool(name)) as application:
             yield Opened(application, front, front.end_calls)
     finally:
         front.is_closed = True
@@ -93,23 +82,18 @@ async def open_mcp_of_all(
 
 
 @asynccontextmanager
-async def _transport(made: McpServer, edge: Edge, background: Background) -> AsyncIterator[Application]:
+async def _transport(
+    made: McpServer, edge: Edge, background: Background, *, hides: bool = False
+) -> AsyncIterator[Application]:
+    # `Guarded` looks at Host and Origin.
     manager = StreamableHTTPSessionManager(
         made.server,
-        security_settings=_security(edge.allowed_hosts),
         max_request_body_size=edge.max_body,
         max_sessions=None,  # see `Sessions`
     )
     sessions = Sessions(manager, background.tables, background.spawn)
     async with manager.run():
-        yield Guarded(sessions, edge, _reject)
-
-
-def _security(hosts: Sequence[str]) -> TransportSecuritySettings:
-    origins = [f"{scheme}://{host}" for host in hosts for scheme in ("http", "https")]
-    return TransportSecuritySettings(
-        enable_dns_rebinding_protection=bool(hosts), allowed_hosts=list(hosts), allowed_origins=origins
-    )
+        yield Guarded(sessions, edge, FORM, hides=hides)
 
 
 async def _reject(error: A2AError, send: Send) -> None:
@@ -118,7 +102,15 @@ async def _reject(error: A2AError, send: Send) -> None:
         jsonrpc="2.0", id=None, error=types.ErrorData(code=error.code, message=error.message)
     )
     body = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-    await respond(send, error.reason.http, body, problem_headers(error))
+    await respond(send, status_of(error), body, problem_headers(error))
+
+
+FORM = Form(
+    BINDING,
+    dict.fromkeys(PATHS, ("DELETE", "GET", "POST")).get,
+    _reject,
+    checks_origin=True,
+)
 
 
 def take_stdout() -> int:

@@ -20,10 +20,14 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from a2a_bridge.bindings.asgi import Message, Receive, Scope, Send
 from a2a_bridge.bindings.memory import Tables
 from a2a_bridge.bindings.shares import SharedTable
+from a2a_bridge.core.errors import Reason
 from a2a_bridge_adapters.fronts.application import not_found
-from a2a_bridge_adapters.fronts.callers import path_of, principal_of
+from a2a_bridge_adapters.fronts.callers import BODY, EdgeError, path_of, principal_of
 from a2a_bridge_adapters.fronts.conversations import MOST
+from a2a_bridge_adapters.fronts.mcp_requests import request_id
 
+#: where it is, below the application
+PATHS = frozenset({"", "/", "/mcp", "/mcp/"})
 _HEADER = b"mcp-session-id"
 #: bytes of a session of the SDK that is idle: its tasks, streams and queues
 SIZE = 48 * 1024
@@ -46,12 +50,14 @@ class Sessions:
     ) -> None:
         self._manager = manager
         self._spawn = spawn
+        #: the requests of sessions: owner, session and id
+        self._running: set[tuple[str, str, str]] = set()
         self._known: SharedTable[_Opened] = SharedTable(
             most, tables, most_bytes=most * SIZE, on_drop=self._drop
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if path_of(scope) not in ("", "/", "/mcp", "/mcp/"):
+        if path_of(scope) not in PATHS:
             await not_found(send)
             return
         principal = principal_of(scope)
@@ -63,6 +69,12 @@ class Sessions:
             scope = {**scope, "user": user}
         headers = dict(scope["headers"])
         session = headers.get(_HEADER, b"").decode("latin-1")
+        running = ("", "", "")
+        if scope["method"] == "POST":
+            running = (owner, session, request_id(scope[BODY]))
+            if running in self._running:
+                # The transport would forget the first request, whose client would wait for ever.
+                raise EdgeError(400, Reason.INVALID_REQUEST, "id: a request with this id is running")
         if session:
             self._known.get((owner, session))  # it is used now
 
@@ -73,9 +85,18 @@ class Sessions:
                     self._known.put((owner, opened), _Opened(user, headers.get(b"host", b"")), SIZE)
                 elif session and (message["status"] == 404 or scope["method"] == "DELETE"):
                     self._known.pop((owner, session))
+            elif not message.get("more_body", False):
+                self._running.discard(running)  # its client may use the id again at once
             await send(message)
 
-        await self._manager.handle_request(scope, receive, noting)
+        if not all(running[1:]):
+            await self._manager.handle_request(scope, receive, noting)
+            return
+        self._running.add(running)
+        try:
+            await self._manager.handle_request(scope, receive, noting)
+        finally:
+            self._running.discard(running)
 
     def _drop(self, key: tuple[str, str], opened: _Opened) -> None:
         self._spawn(self._end(key[1], opened))

@@ -18,7 +18,8 @@ from typing import Any, Protocol
 from mcp import types
 from mcp.server.context import ServerRequestContext
 
-from a2a_bridge.core.call import Principal
+from a2a_bridge.core.call import CallContext
+from a2a_bridge.core.callers import Permit
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 STATUS_TOOL = "task_status"
@@ -98,6 +99,8 @@ class Toolbox(Protocol):
     """An agent as tools: see `mcp.McpFront`."""
 
     is_closed: bool
+    #: whether a caller may use the agent; None: everybody may
+    permit: Permit | None
 
     @property
     def card(self) -> hub.AgentCard:
@@ -107,8 +110,8 @@ class Toolbox(Protocol):
     def tools(self) -> list[types.Tool]:
         """Made once for each card."""
 
-    def permits(self, principal: Principal | None) -> bool:
-        """Whether a caller may use the agent."""
+    async def deny(self, context: CallContext) -> None:
+        """Has the access rules reject a call, so that it counts as one."""
 
     async def call(
         self,

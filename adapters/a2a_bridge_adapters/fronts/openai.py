@@ -133,6 +133,10 @@ class OpenAiFront:
         """Whether a caller may use the agent."""
         return may_send(self._permit, principal)
 
+    async def deny(self, context: CallContext) -> None:
+        """Has the access rules reject a call, so that it counts as one."""
+        await self._upstream.deny(context)
+
     async def answer(self, scope: Scope, receive: Receive, send: Send, ask: Ask, *, is_chat: bool) -> None:
         """Answers a request for this model. Raises RequestError."""
         structure = None if ask.wanted is None else await _structure(ask.wanted)

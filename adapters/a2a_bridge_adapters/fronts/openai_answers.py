@@ -19,6 +19,7 @@ from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.content import json_of
+from a2a_bridge_adapters.fronts.callers import status_of
 from a2a_bridge_adapters.fronts.openai_requests import ITEM, RESPONSE, RequestError, Wanted
 from a2a_bridge_adapters.fronts.turn import Answer
 
@@ -102,7 +103,7 @@ class Problem:
             status, text = known
             return cls(status, f"{text}: {error.message}", None, f"agent_{error.reason.name.lower()}")
         # 499 means that the caller has left, and the caller has not.
-        status = error.reason.http if error.reason.http != 499 else 500
+        status = 500 if error.reason is Reason.CANCELLED else status_of(error)
         return cls(status, error.message, None, error.name.lower())
 
     @classmethod

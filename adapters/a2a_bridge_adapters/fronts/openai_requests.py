@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from a2a_bridge.codec.values import describe
 from a2a_bridge.core.messages import text_part
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.fronts.openai_parameters import REFUSED_IN_CHAT, REFUSED_IN_RESPONSES, Harmless
@@ -23,11 +24,11 @@ from a2a_bridge_adapters.fronts.openai_parameters import REFUSED_IN_CHAT, REFUSE
 
 def quoted(value: Any) -> str:
     """A value for the text of an error: short text as it is, and of anything else, which can be deep, its
-    type.
+    kind.
     """
     if isinstance(value, str) and len(value) <= _LONGEST_QUOTE:
         return repr(value)
-    return f"this {type(value).__name__}"
+    return describe(value)
 
 
 #: characters
@@ -147,7 +148,9 @@ def _wanted(given: Any, path: str, member: str = "") -> Wanted | None:
     """
     if given is None:
         return None
-    kind = given.get("type") if isinstance(given, dict) else None
+    if not isinstance(given, dict):
+        raise RequestError(f"{path}: is an object", path)
+    kind = given.get("type")
     if kind == "text":
         return None
     if kind == "json_object":
@@ -207,7 +210,7 @@ def _split(
     """
     transcript: list[tuple[str, str]] = []
     newest: tuple[hub.Part, ...] = ()
-    role = ""
+    role: Any = ""
     path = f"{name}[{len(messages) - 1}]"
     for place, one in enumerate(messages[first:], first):
         path = f"{name}[{place}]"
@@ -215,7 +218,7 @@ def _split(
             raise RequestError(f"{path}: is an object", path)
         if one.get("type") == "reasoning":
             continue
-        role = one.get("role", "")
+        role = one.get("role")
         if not isinstance(role, str) or role not in (
             "user",
             "assistant",

@@ -65,13 +65,14 @@ class Open:
         await self.background.close(max(grace, CLOSING))
 
 
-def edge_of(options: HostOptions, allowed_hosts: Sequence[str]) -> Edge:
-    """What a front asks of its callers: what its server asks."""
+def edge_of(options: HostOptions, allowed_hosts: Sequence[str], *, local_only: bool = False) -> Edge:
+    """What a front asks of its callers: what its server asks. allowed_hosts, local_only: see `Edge`."""
     return Edge(
         max_body=options.max_body,
         authenticate=options.authenticate,
         max_values=options.max_values,
         allowed_hosts=allowed_hosts,
+        local_only=local_only,
         bearer_as=getattr(options.authenticate, "key_header", ""),
         permit=options.permit,
     )
@@ -101,7 +102,7 @@ class Served:
     async def open(
         self, peer: Peer, options: HostOptions, allowed_hosts: Sequence[str], name: str
     ) -> AsyncIterator[OpenFront]:
-        upstream, edge = Upstream(peer), edge_of(options, allowed_hosts)
+        upstream, edge = Upstream(peer), edge_of(options, allowed_hosts, local_only=True)
         async with self._opens(f"open_{self.extra}")(upstream, edge=edge, name=name) as opened:
             yield Open(opened, upstream)
 
@@ -109,7 +110,7 @@ class Served:
     async def open_all(
         self, members: Mapping[str, OpenFront], options: HostOptions, allowed_hosts: Sequence[str]
     ) -> AsyncIterator[OpenFront]:
-        edge, background = edge_of(options, allowed_hosts), Background()
+        edge, background = edge_of(options, allowed_hosts, local_only=True), Background()
         opens = self._opens(f"open_{self.extra}_of_all")
         async with opens(FrontsOf(members), edge=edge, background=background) as opened:
             yield Open(opened, background)

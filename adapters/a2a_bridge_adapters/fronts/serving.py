@@ -32,7 +32,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.fronts.application import Opens
 from a2a_bridge_adapters.fronts.callers import LOCAL, Edge
 from a2a_bridge_adapters.fronts.flags import FrontFlags, McpFlags, OpenAiFlags
-from a2a_bridge_adapters.fronts.served import CLOSING
+from a2a_bridge_adapters.fronts.served import CLOSING, edge_of
 from a2a_bridge_adapters.fronts.turn import Upstream
 
 
@@ -62,13 +62,8 @@ class _Front:
 
     def edge(self, flags: McpFlags | OpenAiFlags) -> Edge:
         """What the front asks of its callers."""
-        return Edge(
-            max_body=flags.max_body,
-            authenticate=self.listening.options.authentication,
-            max_values=flags.max_values,
-            allowed_hosts=flags.allow_host or (LOCAL if self.listening.http.is_local else ()),
-            bearer_as=flags.api_key_header if flags.api_keys else "",
-        )
+        hosts = flags.allow_host or (LOCAL if self.listening.http.is_local else ())
+        return edge_of(self.listening.options.host_of("http"), hosts)
 
     @asynccontextmanager
     async def upstream(self, closing: float) -> AsyncIterator[Upstream]:

@@ -113,6 +113,16 @@ class Upstream(Background):
         """The task with an id. Raises A2AError."""
         return await self.service.unary(Call(ops.GET_TASK, hub.GetTaskRequest(id=task_id), context))
 
+    async def deny(self, context: CallContext) -> None:
+        """Has the access rules reject a call, so that it counts as one. It has no message for an agent."""
+        call: Call[Any, Any] = Call(ops.SEND_STREAMING_MESSAGE, hub.SendMessageRequest(), context)
+        try:
+            async with aclosing(self.service.stream(call)) as events:
+                async for _ in events:
+                    return
+        except A2AError as error:
+            _log.debug("a caller may not use the agent: %s", error)
+
     async def cancel(self, task_id: str, context: CallContext) -> None:
         """Cancels a task within LEAVING seconds. An agent that cannot is mentioned in the log."""
         try:
