@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from a2a_bridge.app import runtime
+from a2a_bridge.app.fronts import NAMES
 from a2a_bridge.app.planning import ServeOptions, identifies, keeps_owners
 from a2a_bridge.bindings.binding import DialOptions, http_fetch, names
 from a2a_bridge.bindings.probing import AGENTS
@@ -62,6 +63,11 @@ def gateway_options(flags: GatewayFlags, *, relays: bool = True) -> tuple[Listen
     typer.BadParameter, and typer.Exit.
     """
     parse_binding(flags.binding)
+    kind = flags.upstream_auth
+    if kind in (UpstreamAuth.PASS_THROUGH, UpstreamAuth.TOKEN_EXCHANGE):
+        for name in [one for one in NAMES if getattr(flags, one)]:
+            text = f"calls the agent without credentials of callers, which --upstream-auth {kind.value} needs"
+            raise usage_error(f"--{name}", text)
     store, push_relay = flags.store, flags.push_relay
     if flags.push_signing_key and (not push_relay or store in ("", MEMORY)):
         raise usage_error(

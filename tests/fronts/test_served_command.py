@@ -71,6 +71,13 @@ def test_flags_that_contradict(flags: tuple[str, ...], text: str, tmp_path: Path
     assert (found.exit_code, text in " ".join(found.stderr.split())) == (2, True)
 
 
+@each("auth", ["pass-through", "token-exchange"])
+def test_credentials_of_callers_do_not_reach_an_agent_by_a_front(auth: str) -> None:
+    found = CliRunner().invoke(app, ["gateway", "http://127.0.0.1:1", "--openai", "--upstream-auth", auth])
+    text = f"--openai: calls the agent without credentials of callers, which --upstream-auth {auth} needs"
+    assert (found.exit_code, text in " ".join(found.stderr.split())) == (2, True)
+
+
 def test_a_front_without_its_package_names_the_extra() -> None:
     assert isinstance(MCP, Served)
     with pytest.raises(MissingExtraError, match=r"adapters\[mcp\], the package absent"):
