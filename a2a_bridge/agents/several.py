@@ -103,8 +103,9 @@ class Agents:
         else:
             host.options = http
             host.cards = self._cards_at
-        self._fronts = Fronts(options)
-        Catalogue(self._members, self._fronts).publish(self._http)
+        #: other protocols, of all agents
+        self.fronts = Fronts(options)
+        Catalogue(self._members, self.fronts).publish(self._http)
         dialects = [one for one in KNOWN if one.form(GRPC) is not None]
         if grpc:
             find("GRPC").mount(self._grpc, "", Directory(self._members), dialects)
@@ -141,7 +142,7 @@ class Agents:
                 text = "not open yet, the others are served: %s%s"
                 logger.warning(text, ", ".join(slow[:_SHOWN]), more)
                 break
-        await self._fronts.start(
+        await self.fronts.start(
             self._http, lambda kind, front, *of: front.open_all(OpenFronts(self._members, kind), *of)
         )
         for host in self._own_hosts():
@@ -227,7 +228,7 @@ class Agents:
         end = monotonic() + grace
         await asyncio.gather(*(host.drain(grace) for host in self._own_hosts()))
         rest = max(0.0, end - monotonic())
-        await self._fronts.close(rest)
+        await self.fronts.close(rest)
         coming = [self._end(one, 0.0) for one in self._coming]
         await asyncio.gather(*coming, *(self.remove(name, rest) for name in list(self._members)))
 

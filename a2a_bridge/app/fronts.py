@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -151,9 +152,8 @@ class Fronts:
             host.mount_application("", found.application, at=front.paths, ending=found.end_calls)
 
     async def close(self, grace: float) -> None:
-        """Ends the fronts, after their last request."""
-        for lifetime in reversed(self._lifetimes):
-            await lifetime.close(grace)
+        """Ends the fronts, after their last request, in the time that the slowest of them takes."""
+        await asyncio.gather(*(lifetime.close(grace) for lifetime in self._lifetimes))
 
     def addresses(self, base_url: str) -> list[tuple[str, str]]:
         """The protocols, and their addresses at a base URL."""

@@ -22,6 +22,7 @@ from a2a_bridge.middleware import Limits, Metrics, Usage
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from a2a_bridge_adapters.fronts.mcp_content import TASK_META
+from a2a_bridge_adapters.fronts.served import Open
 from tests.fronts.desk import Desk
 from tests.fronts.fronts import ACCEPT, INITIALIZE, authentication
 from tests.fronts.served import (
@@ -234,3 +235,16 @@ async def test_the_trace_of_a_caller_goes_on() -> None:
     ):
         await chat(api, "hello", extra_headers={"traceparent": trace, "X-Secret": "of the caller"})
     assert {**seen[0].parameters, "user-agent": ""} == {"traceparent": trace, "user-agent": ""}
+
+
+async def test_fronts_end_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them may wait for agents that cancel nothing."""
+    both = asyncio.Barrier(2)
+
+    async def draining(_: Open, __: float) -> None:
+        await both.wait()
+
+    async with asyncio.timeout(PATIENCE):
+        async with on_its_listener(Desk(), options_of()):
+            monkeypatch.setattr(Open, "drain", draining)
+        assert both.n_waiting == 0

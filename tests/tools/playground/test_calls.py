@@ -296,10 +296,12 @@ async def test_several_agents(tmp_path: Path) -> None:
     path = tmp_path / "bridge.toml"
     code = "a2a_bridge_tools.demo_agent:agent"
     path.write_text(f'[agents.one]\nagent = "{code}"\n[agents.two]\nagent = "{code}"\n')
-    arguments = ("serve", "--config", str(path), *ANY_PORT, "--store", "memory://", "--ui")
+    arguments = ("serve", "--config", str(path), *ANY_PORT, "--store", "memory://", "--ui", "--openai")
     async with serving(*arguments) as running, api_of(running) as api:
         state = await api.get("/api/state")
         assert [one["name"] for one in state["agents"]] == ["one", "two"]
+        (front,) = (await api.get("/api/agent?agent=two"))["fronts"]
+        assert front == {"protocol": "OpenAI (base URL)", "url": f"{running.http}/agents/two/v1"}
         lines = await api.call("SendMessage", message("hello"), *CURRENT, agent="two")
         assert all(one["end"]["error"] is None for one in of(lines, "end"))
 

@@ -73,9 +73,14 @@ class Launch:
             scheme = "https" if server.secure else "http"
             path = f"{PATH}/{name}" if name else ""
             target = Target(TargetKind.URL, f"{scheme}://{reachable(server.http)}{path}")
-        over_http = target.sort is TargetKind.URL and not server.secure
+        over_http = target.sort is TargetKind.URL
         return Subject(
-            name or card.name, target, options, self._upstreams.get(name), None if over_http else card
+            name or card.name,
+            target,
+            options,
+            self._upstreams.get(name),
+            None if over_http and not server.secure else card,
+            server.fronts.addresses(target.place) if over_http else (),
         )
 
 

@@ -72,7 +72,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """An agent. target: where its card is. upstream: of a gateway."""
+    """An agent. target: where its card is. upstream: of a gateway. fronts: protocols beside A2A, and their
+    addresses.
+    """
 
     name: str
     target: Target
@@ -80,6 +82,7 @@ class Subject:
     upstream: Upstream | None = None
     #: its card, if that is not read at the target
     card: hub.AgentCard | None = None
+    fronts: Sequence[tuple[str, str]] = ()
 
     async def found(self) -> Found:
         """Reads the card. Raises A2AError, BadTargetError."""
@@ -139,6 +142,7 @@ class Found:
             "url": self.subject.target.place,
             "card": card_tree(card),
             "cells": [one.tree() for one in self.cells],
+            "fronts": [{"protocol": protocol, "url": url} for protocol, url in self.subject.fronts],
             "skills": skills,
             "upstream": None
             if place is None

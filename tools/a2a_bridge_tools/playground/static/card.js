@@ -56,7 +56,7 @@ function allRight(warnings) {
   return warnings ? `✓ All is well, with ${counted(warnings, "warning")}.` : "✓ All is well.";
 }
 
-function readable({ card, description, url, skills, cells, upstream }) {
+function readable({ card, description, url, skills, cells, upstream, fronts }) {
   const { capabilities = {}, securitySchemes = {}, signatures = [] } = card;
   const facts = [
     ["Version", card.version],
@@ -71,6 +71,7 @@ function readable({ card, description, url, skills, cells, upstream }) {
   ];
   const items = skills.map((skill) => h("li", h("b", skill.name), ` ${skill.description}`));
   const rows = cells.map((cell) => row("interface", cell.binding, [cell.version, cell.url]));
+  rows.push(...fronts.map((front) => row("front", front.protocol, ["", front.url])));
   return h("section.panel", { "aria-label": "Agent card", testid: "card" },
     h("h2", card.name), h("p", description), pairs("facts-list", facts.filter(([, value]) => value)),
     items.length > 0 && [h("h3", "Skills"), h("ul", items)],
