@@ -48,6 +48,10 @@ REJECTED: list[tuple[str, str, bytes, dict[str, str], int, str, tuple[str, str],
     ),
     ("POST", CHAT, b"{}", ANN, 400, "INVALID_PARAMS", ("content-type", "application/json"), '"messages"'),
     ("GET", "/v1/models/x", b"", ANN, 404, "METHOD_NOT_FOUND", ("content-type", "application/json"), "model_not"),
+    *(
+        (method, "/mcp", body, ANN, 400, "INVALID_REQUEST", ("content-type", "application/json"), "Mcp-Session-Id")
+        for method, body in (("GET", b""), ("DELETE", b""), ("POST", b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))
+    ),
     ("POST", "/mcp", b"{", ANN, 400, "PARSE_ERROR", ("content-type", "application/json"), "-32700"),
 ]  # fmt: skip
 

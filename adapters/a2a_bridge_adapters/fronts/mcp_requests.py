@@ -13,9 +13,9 @@ from a2a_bridge.core.errors import Reason
 from a2a_bridge_adapters.fronts.callers import EdgeError
 
 
-def request_id(body: bytes) -> str:
-    """The id of a request; empty for a notification and for a response of the client. Raises EdgeError for
-    anything else.
+def method_and_id(body: bytes) -> tuple[str, str]:
+    """The method and the id of a request; no id for a notification, and neither for a response of the client.
+    Raises EdgeError for anything else.
     """
     try:
         frame = from_json(body)
@@ -26,16 +26,17 @@ def request_id(body: bytes) -> str:
     if frame.get("jsonrpc") != "2.0":
         raise _invalid('jsonrpc: is "2.0"')
     if "method" not in frame and ("result" in frame or "error" in frame):
-        return ""
-    if not isinstance(frame.get("method"), str):
+        return "", ""
+    method = frame.get("method")
+    if not isinstance(method, str):
         raise _invalid("method: is required, as text")
     if not isinstance(frame.get("params"), dict | None):
         raise _invalid("params: is an object")
     if "id" not in frame:
-        return ""
+        return method, ""
     if type(frame["id"]) not in (str, int):
         raise _invalid("id: is text or a whole number")
-    return str(frame["id"])
+    return method, str(frame["id"])
 
 
 def _invalid(text: str) -> EdgeError:

@@ -16,6 +16,7 @@ from typing import Any
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from a2a_bridge.bindings.asgi import Message, Receive, Scope, Send
 from a2a_bridge.bindings.memory import Tables
@@ -24,11 +25,13 @@ from a2a_bridge.core.errors import Reason
 from a2a_bridge_adapters.fronts.application import not_found
 from a2a_bridge_adapters.fronts.callers import BODY, EdgeError, path_of, principal_of
 from a2a_bridge_adapters.fronts.conversations import MOST
-from a2a_bridge_adapters.fronts.mcp_requests import request_id
+from a2a_bridge_adapters.fronts.mcp_requests import method_and_id
 
 #: where it is, below the application
 PATHS = frozenset({"", "/", "/mcp", "/mcp/"})
 _HEADER = b"mcp-session-id"
+#: the header of the version, without which a request is of the oldest one
+_VERSION, _OLDEST = b"mcp-protocol-version", HANDSHAKE_PROTOCOL_VERSIONS[0].encode()
 #: bytes of a session of the SDK that is idle: its tasks, streams and queues
 SIZE = 48 * 1024
 Spawn = Callable[[Coroutine[Any, Any, None]], Any]
@@ -69,20 +72,30 @@ class Sessions:
             scope = {**scope, "user": user}
         headers = dict(scope["headers"])
         session = headers.get(_HEADER, b"").decode("latin-1")
-        running = ("", "", "")
+        running, method = ("", "", ""), ""
         if scope["method"] == "POST":
-            running = (owner, session, request_id(scope[BODY]))
+            method, name = method_and_id(scope[BODY])
+            running = (owner, session, name)
             if running in self._running:
                 # The transport would forget the first request, whose client would wait for ever.
                 raise EdgeError(400, Reason.INVALID_REQUEST, "id: a request with this id is running")
         if session:
             self._known.get((owner, session))  # it is used now
+        elif (
+            method != "initialize"
+            and headers.get(_VERSION, _OLDEST).decode("latin-1") in HANDSHAKE_PROTOCOL_VERSIONS
+        ):
+            # The transport would open a session for it first, and some releases keep that.
+            raise EdgeError(400, Reason.INVALID_REQUEST, "the header Mcp-Session-Id is missing")
 
         async def noting(message: Message) -> None:
             if message["type"] == "http.response.start":
                 opened = "" if session else dict(message["headers"]).get(_HEADER, b"").decode("latin-1")
+                known = _Opened(user, headers.get(b"host", b""))
                 if opened and message["status"] < 300:
-                    self._known.put((owner, opened), _Opened(user, headers.get(b"host", b"")), SIZE)
+                    self._known.put((owner, opened), known, SIZE)
+                elif opened:  # it is of no use
+                    self._drop((owner, opened), known)
                 elif session and (message["status"] == 404 or scope["method"] == "DELETE"):
                     self._known.pop((owner, session))
             elif not message.get("more_body", False):
