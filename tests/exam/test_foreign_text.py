@@ -132,6 +132,8 @@ def test_the_page_of_an_agent_has_no_options_and_no_patterns() -> None:
 
 
 def test_a_file_is_one_link_of_markdown() -> None:
+    script = hub.Part(url="javascript:alert(1)", filename="a", media_type="image/png")
+    assert text_of_parts([script]).strip() == "a: javascript:alert%281%29"
     name, url = "a](http://x)\n# b <i>`\\", "https://x.example/a) [b](javascript:alert(1)\n\x9b"
     for part in (hub.Part(url=url, filename=name), hub.Part(raw=b"x", filename=name, media_type="image/png")):
         text = text_of_parts([part]).strip()

@@ -184,7 +184,7 @@ class OpenAiFront:
             known = self._responses.get((owner, ask.previous_response_id))
             if known is None:
                 text = f"Previous response with id {quoted(ask.previous_response_id)} not found."
-                raise RequestError(text, "previous_response_id", "previous_response_not_found")
+                raise RequestError(text, ask.previous_at, "previous_response_not_found")
             alike = self._transcripts.get(known.key) or []
             if known in alike:
                 self._keep_alike(known.key, [one for one in alike if one is not known])

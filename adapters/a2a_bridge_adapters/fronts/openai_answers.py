@@ -57,6 +57,8 @@ def _piece(part: hub.Part) -> str:
     name = _NOT_IN_A_NAME.sub(" ", part.filename or kind).strip()
     url = part.url if which == "url" else f"data:{kind};base64,{base64.b64encode(part.raw).decode()}"
     ends = _ENDS_A_LINK.sub(lambda found: quote(found[0], safe="", errors="replace"), url)
+    if which == "url" and not part.url.lower().startswith(("http://", "https://")):
+        return f"\n\n{name}: {ends}\n\n"  # a link of another scheme, such as javascript:, could run code
     return f"\n\n{'!' if kind.startswith('image/') else ''}[{name}]({ends})\n\n"
 
 

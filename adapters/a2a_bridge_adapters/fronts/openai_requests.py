@@ -72,6 +72,8 @@ class Ask:
     #: chat completions: whether a stream ends with a chunk about usage
     include_usage: bool = False
     previous_response_id: str = ""
+    #: the member that names the response
+    previous_at: str = "previous_response_id"
     wanted: Wanted | None = None
 
 
@@ -119,12 +121,12 @@ def response_request(body: Any) -> Ask:
     previous = known.get("previous_response_id") or ""
     if not isinstance(previous, str):
         raise RequestError("previous_response_id: is text", "previous_response_id")
-    referenced, first = "", 0
+    referenced, first, at = "", 0, "previous_response_id"
     for place, item in enumerate(items):
         kind = item.get("type", "message") if isinstance(item, dict) else "message"
         if kind == "item_reference":
             # The Vercel AI SDK names the messages that it has got in place of the response.
-            referenced, first = _referenced(item, f"input[{place}]"), place + 1
+            referenced, first, at = _referenced(item, f"input[{place}]"), place + 1, f"input[{place}].id"
             if previous:
                 raise RequestError(f"input[{place}]: not beside previous_response_id", f"input[{place}]")
         elif kind not in ("message", "reasoning"):
@@ -138,6 +140,7 @@ def response_request(body: Any) -> Ask:
         _text(known, "model"),
         _flag(known, "stream"),
         previous_response_id=previous or referenced,
+        previous_at=at,
         wanted=_wanted(text.get("format"), "text.format"),
     )
 
