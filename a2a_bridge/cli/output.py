@@ -123,9 +123,23 @@ def hide(secrets: Secrets) -> None:
     _secrets = secrets
 
 
+#: whether only errors are printed
+_quiet = False
+#: beginnings of the messages about an error
+_OF_ERRORS = ("error: ", "  try: ")
+
+
+def be_quiet(quiet: bool) -> None:
+    """Says whether the running command prints no messages but errors."""
+    global _quiet  # noqa: PLW0603  stderr is global, too
+    _quiet = quiet
+
+
 def print_message(text: str, style: str = "") -> None:
     """Prints a message on stderr."""
     global _in_line  # noqa: PLW0603  stdout is global, too
+    if _quiet and not text.startswith(_OF_ERRORS):
+        return
     progress("")
     text = _secrets.text(text)
     if _in_line and on_terminal():

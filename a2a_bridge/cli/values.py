@@ -30,7 +30,7 @@ EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 usage, 3 unreachable, 4 authentic
 
 
 class Exit(IntEnum):
-    """Exit codes; part of the interface. What an agent decides about a task is none of them."""
+    """Exit codes; part of the interface. What becomes of a task is one only with `send --check`."""
 
     OK = 0
     FAILURE = 1
@@ -38,6 +38,10 @@ class Exit(IntEnum):
     UNREACHABLE = 3
     AUTH = 4
     TIMEOUT = 5
+    TASK_FAILED = 10
+    TASK_REJECTED = 11
+    TASK_CANCELED = 12
+    TASK_ASKS = 13
 
 
 def usage_error(flag: str, text: object) -> typer.BadParameter:

@@ -205,6 +205,19 @@ class SendFlags(ContinueFlags):
     wait: bool = official(
         "wait", False, "Wait until the task ends or asks for something. The default.", group="Task"
     )
+    check: bool = ours(
+        False,
+        "Exit with 10 to 13 if the task is failed, rejected or canceled, or asks for something.",
+        group="Task",
+    )
+    quiet: bool = ours(
+        False,
+        "Print the answer alone, without ids and states, and no notes on stderr but errors.",
+        None,
+        "--quiet",
+        "-q",
+        group="Result",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,9 @@ Rules (SPEC.md 9):
 1. `-o json` is one document of the protocol's own type; with `--stream` one event a line, and the last
    event has the state of the task.
 2. Text shows ids and state of every task, and the command to go on.
-3. What became of a task is no exit code; a task that failed or asks for something is a warning on stderr.
+3. What became of a task is no exit code, but with `--check`; a task that failed or asks for something is a
+   warning on stderr, or an error with `--check`.
+4. With `--quiet` the text on stdout is that of the answer alone.
 
 Rules of a stream as text:
 1. The text of an artifact is one block under one label, however many events it comes in. The description of
@@ -20,18 +22,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import typer
+
 from a2a_bridge.cli.flags import Output
 from a2a_bridge.cli.output import data, document, on_terminal, print_message, progress
+from a2a_bridge.cli.values import Exit
 from a2a_bridge.codec import encoder
 from a2a_bridge.core.messages import AT_REST, INTERRUPTED
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_tools.client import text
-from a2a_bridge_tools.client.flags import ClientFlags, StreamFlags
+from a2a_bridge_tools.client.flags import ClientFlags, SendFlags, StreamFlags
 from a2a_bridge_tools.client.parts import file_name, files_of, save
 from a2a_bridge_tools.client.reaching import Session
 
@@ -45,7 +50,7 @@ async def show_events(
 ) -> hub.StreamResponse | None:
     """Prints events as they arrive, or only messages, of which none repeats another. Returns the last one."""
     last: hub.StreamResponse | None = None
-    flow = TextFlow(verbose=flags.verbose)
+    flow = TextFlow(verbose=flags.verbose, quiet=is_quiet(flags))
     try:
         async with aclosing(events):
             async for event in events:
@@ -59,11 +64,16 @@ async def show_events(
     if not live and flags.save_fileparts is not None and not last.HasField("message"):
         save_files(session, last, flags.save_fileparts)
     if session.task is not None:
-        if live and flags.output is Output.TEXT:
+        if live and flags.output is Output.TEXT and not is_quiet(flags):
             flow.rest(session.task)
             go_on(session, session.task, flags)
         warn(session.task)
     return last
+
+
+def is_quiet(flags: ClientFlags) -> bool:
+    """Whether the answer alone is printed: `send --quiet`."""
+    return isinstance(flags, SendFlags) and flags.quiet
 
 
 def _show_event(
@@ -96,6 +106,8 @@ def show_answer(session: Session, last: hub.StreamResponse, flags: ClientFlags) 
             document(_encode_answer(hub.SendMessageResponse(message=last.message)))
         else:
             document(_encode_answer(hub.SendMessageResponse(task=task_of(session, last))))
+    elif is_quiet(flags):
+        data("".join(text.answer(last.message if which == "message" else task_of(session, last))), end="")
     elif which == "message":
         data("".join(text.message(last.message, verbose=flags.verbose)), end="")
     else:
@@ -134,12 +146,35 @@ def go_on(session: Session, task: hub.Task, flags: ClientFlags) -> None:
         data(text.field("Next", session.command("send", "--context-id", task.context_id, "<text>")), end="")
 
 
+#: the exit codes of `--check`
+_CHECKED: Mapping[int, Exit] = {
+    hub.TASK_STATE_FAILED: Exit.TASK_FAILED,
+    hub.TASK_STATE_REJECTED: Exit.TASK_REJECTED,
+    hub.TASK_STATE_CANCELED: Exit.TASK_CANCELED,
+    hub.TASK_STATE_INPUT_REQUIRED: Exit.TASK_ASKS,
+    hub.TASK_STATE_AUTH_REQUIRED: Exit.TASK_ASKS,
+}
+_LOST = (hub.TASK_STATE_FAILED, hub.TASK_STATE_REJECTED)
+
+
 def warn(task: hub.Task) -> None:
     """Names an outcome that is no success."""
     if task.status.state in AT_REST - {hub.TASK_STATE_COMPLETED}:
-        said = " ".join(part.text for part in task.status.message.parts if part.text)
-        words = f"warning: the task is {text.state_name(task.status.state)}"
-        print_message(f"{words}: {said}" if said else words, "yellow")
+        print_message(f"warning: {_outcome(task)}", "red" if task.status.state in _LOST else "yellow")
+
+
+def _outcome(task: hub.Task) -> str:
+    said = " ".join(part.text for part in task.status.message.parts if part.text)
+    words = f"the task is {text.state_name(task.status.state)}"
+    return f"{words}: {said}" if said else words
+
+
+def check(task: hub.Task) -> None:
+    """Raises typer.Exit for a task that is not completed, as the error on stderr says."""
+    if task.status.state == hub.TASK_STATE_COMPLETED:
+        return
+    print_message(f"error: {_outcome(task)} (--check)", "red")
+    raise typer.Exit(_CHECKED.get(task.status.state, Exit.FAILURE))
 
 
 def save_files(session: Session, answer: Any, folder: Path) -> None:
@@ -173,10 +208,13 @@ _NOTHING = ("", hub.TASK_STATE_UNSPECIFIED)
 
 
 class TextFlow:
-    """The output of one stream. verbose: each event is printed as it is, with its metadata."""
+    """The output of one stream. verbose: each event is printed as it is, with its metadata. quiet: texts and
+    other parts of the answer alone.
+    """
 
-    def __init__(self, *, verbose: bool) -> None:
+    def __init__(self, *, verbose: bool, quiet: bool = False) -> None:
         self._verbose = verbose
+        self._quiet = quiet
         #: whether something has been printed
         self._begun = False
         #: of the artifact of the last event
@@ -190,6 +228,12 @@ class TextFlow:
 
     def event(self, event: hub.StreamResponse) -> None:
         which = event.WhichOneof("payload")
+        if self._quiet:
+            if which == "artifact_update":
+                self._piece(event.artifact_update.artifact.parts)
+            elif which == "message":
+                self._piece(event.message.parts)
+            return
         if which == "artifact_update" and not self._verbose:
             self._update(event.artifact_update)
             return
@@ -226,6 +270,12 @@ class TextFlow:
                 self._flow(part.text)
             else:
                 self._show(text.parts([part]))
+
+    def _piece(self, parts: Iterable[hub.Part]) -> None:
+        """Prints parts of the answer without labels."""
+        for line in text.plain(parts):
+            data(line, end="")
+            self._in_line = not line.endswith("\n")
 
     def _flow(self, piece: str) -> None:
         if not self._is_open:

@@ -29,7 +29,7 @@ import typer
 from a2a_bridge.app.peer import request_of
 from a2a_bridge.bindings.following import Following
 from a2a_bridge.cli.environment import Environment
-from a2a_bridge.cli.output import fail, print_message
+from a2a_bridge.cli.output import be_quiet, fail, print_message
 from a2a_bridge.cli.values import Exit, as_usage_error, usage_error
 from a2a_bridge.codec import DecodeError, decoder
 from a2a_bridge.core.errors import A2AError, Blame, Kind, Reason
@@ -42,7 +42,7 @@ from a2a_bridge_tools.client import text
 from a2a_bridge_tools.client.flags import ContinueFlags, SendFlags, WaitFlags
 from a2a_bridge_tools.client.parts import json_object, parts_of
 from a2a_bridge_tools.client.reaching import Session, SilentTaskError, run
-from a2a_bridge_tools.client.results import show_answer, show_end, show_events, show_waiting
+from a2a_bridge_tools.client.results import check, show_answer, show_end, show_events, show_waiting
 
 _decode_struct = decoder(Struct)
 
@@ -52,13 +52,21 @@ def send_message(context: typer.Context, text: str | None, flags: SendFlags) -> 
     order = Environment.of(context).order
     if flags.return_immediately and flags.wait and {"wait", "return_immediately"} <= set(order):
         raise usage_error("--async", "is the opposite of --wait")
+    if flags.check and flags.return_immediately:
+        raise usage_error("--check", "needs the end of the task, and --async leaves before; leave one out")
+    if flags.quiet and flags.verbose:
+        raise usage_error("--quiet", "is the opposite of --verbose")
     request = request_with(parts_of(text, flags, order), flags)
     wait = flags.wait and "return_immediately" not in order
-    run(
-        context,
-        flags,
-        partial(_sent, request=request, flags=flags, now=flags.return_immediately and not wait),
-    )
+    be_quiet(flags.quiet)
+    try:
+        run(
+            context,
+            flags,
+            partial(_sent, request=request, flags=flags, now=flags.return_immediately and not wait),
+        )
+    finally:
+        be_quiet(False)
 
 
 def request_with(parts: list[hub.Part], flags: ContinueFlags) -> hub.SendMessageRequest:
@@ -86,6 +94,8 @@ async def _sent(session: Session, *, request: hub.SendMessageRequest, flags: Sen
         last = await show_events(session, events, flags, live=flags.stream)
     if last is not None and not flags.stream:
         show_end(session, last, flags)
+    if flags.check and session.task is not None:
+        check(session.task)
 
 
 def talk(context: typer.Context, flags: ContinueFlags) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from a2a_bridge.codec import encoder
 from a2a_bridge.core import lifecycle
+from a2a_bridge.core.messages import INTERRUPTED
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Struct, Value
 
@@ -74,6 +75,33 @@ def parts(found: Iterable[hub.Part], label: str = "Text", *, verbose: bool = Fal
             yield from metadata(part)
     if texts:
         yield block(label, "".join(texts))
+
+
+def plain(found: Iterable[hub.Part]) -> Iterator[str]:
+    """The parts of an answer without labels: texts as they are, and other parts on lines of their own."""
+    for part in found:
+        match part.WhichOneof("content"):
+            case "text":
+                yield part.text
+            case "data":
+                yield f"{_pretty(_encode_value(part.data))}\n"
+            case None:
+                continue
+            case _:
+                yield f"{file_words(part)}\n"
+
+
+def answer(one: hub.Task | hub.Message) -> Iterator[str]:
+    """What an agent answers, without labels, each artifact on lines of its own: the artifacts of a task, and
+    the message of its status if there are none, or if it asks.
+    """
+    blocks = [one.parts] if isinstance(one, hub.Message) else [each.parts for each in one.artifacts]
+    if isinstance(one, hub.Task) and (not blocks or one.status.state in INTERRUPTED):
+        blocks.append(one.status.message.parts)
+    for parts_ in blocks:
+        said = "".join(plain(parts_))
+        if said:
+            yield said if said.endswith("\n") else f"{said}\n"
 
 
 def identity(task_id: str, context_id: str, state: hub.TaskState) -> Iterator[str]:
