@@ -53,7 +53,7 @@ def _engine(engine: Engine) -> dict[str, object]:
 
 def _writer(writer: GroupWriter) -> dict[str, object]:
     # A test that writes without an engine may keep its leases.
-    of_leases = sum(lease._bytes for lease in writer.leases.values())
+    of_leases = sum(lease.batch.size for lease in writer.leases.values() if lease.batch is not None)
     return {"queued bytes of no lease": writer.queued - of_leases, "jobs": writer._jobs}
 
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.core.errors import A2AError, internal_error
-from a2a_bridge.stores.lease import TAKEN, CommitQueue, Group, Pending, TaskLease, finish
+from a2a_bridge.stores.lease import CommitQueue, Group, Pending, TaskLease, finish
+from a2a_bridge.stores.lease_states import TAKEN
 from a2a_bridge.stores.ports import Scope, Sent, Stored, VersionConflictError, unavailable
 from a2a_bridge.stores.records import CONFLICT, Records, SentChange, SentRow
 from a2a_bridge.stores.row_format import DamagedError, checksum_of, intact, storable
@@ -165,7 +166,9 @@ class GroupWriter(CommitQueue):
 
     def _waits(self) -> bool:
         """True if the next group has anything to write."""
-        return any(lease.dirty for lease in self._dirty) or any(not answer.done() for answer in self._jobs)
+        return any(lease.batch is not None for lease in self._dirty) or any(
+            not answer.done() for answer in self._jobs
+        )
 
     def _collect(self) -> None:
         if self._group is not None:
@@ -175,15 +178,17 @@ class GroupWriter(CommitQueue):
             self._timer.cancel()
             self._timer = None
         me = self._me()
-        dirty = [lease for lease in self._dirty if lease.dirty]
+        dirty = [lease for lease in self._dirty if lease.batch is not None]
         jobs = [job for job in self._jobs.items() if not job[0].done()]
-        taken = weight = 0
-        while taken < min(len(dirty), _MOST) and weight < _MOST_BYTES:
-            weight += dirty[taken].weight
-            taken += 1
-        self._dirty, self._jobs = dirty[taken:], dict(jobs[_MOST:])
+        pending: list[Pending] = []
+        weight = 0
+        for lease in dirty[:_MOST]:
+            pending.append(lease.collect(me))
+            weight += pending[-1].weight
+            if weight >= _MOST_BYTES:
+                break
+        self._dirty, self._jobs = dirty[len(pending) :], dict(jobs[_MOST:])
         self._urgent = self._urgent and bool(self._dirty)
-        pending = [lease.collect(me) for lease in dirty[:taken]]
         del jobs[_MOST:]
         if pending or jobs:
             changes = [*(one.change for one in pending), *(change for _, change in jobs)]
@@ -231,10 +236,8 @@ class GroupWriter(CommitQueue):
             stored = self._take_stored(stored, results)
         self._on_committed(stored)
         for one in stored:
-            lease = one.lease
-            lease.settle(one)
-            if lease.released and not lease.pending:
-                self.forget(lease)
+            if one.lease.settle(one):
+                self.forget(one.lease)
         for answer, result in zip(group.answers, results[len(group.pending) :], strict=True):
             if not answer.done():
                 if isinstance(result, Exception):

@@ -9,7 +9,6 @@ Rules:
    body is also written after any other change, and when a message joins a task of a driver that does not keep
    these.
 3. The write of a terminal state also releases the lease.
-4. All transitions of a lease are in TRANSITIONS; docs and tests read the same table.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import StrEnum
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -27,6 +25,17 @@ from a2a_bridge.bindings.offload import MUCH
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
+from a2a_bridge.stores.lease_states import (
+    ENDED,
+    GONE,
+    HELD,
+    LOST,
+    RELEASED,
+    TAKEN,
+    TRANSITIONS,
+    IllegalLeaseStateError,
+    LeaseState,
+)
 from a2a_bridge.stores.ports import Scope, Stored, Synced, VersionConflictError, ignore_loss, unavailable
 from a2a_bridge.stores.records import EARLIEST, LATEST, Place, TaskChange, TaskRow
 from a2a_bridge.stores.row_format import Joined, checksum_of, join_row, pack, storable
@@ -38,42 +47,6 @@ _MOST_BYTES = 4 << 20
 _TURN = 8 << 10
 #: leases with unwritten changes, and bytes of unwritten events, above which new events have to wait
 _CROWD, _QUEUE_BYTES = 4096, 32 << 20
-
-
-class LeaseState(StrEnum):
-    """What becomes of a lease in the store. The values are for error messages."""
-
-    #: this process holds the task, or gets it with the first write
-    HELD = "held"
-    #: the last change releases it
-    RELEASED = "released"
-    #: the task has ended, and the write of its end releases it
-    ENDED = "ended"
-    #: another lease of this process has the task; the owner is told in a moment
-    TAKEN = "taken"
-    #: another process owns the task, and the owner of the lease knows it: there are no changes any more
-    LOST = "lost"
-
-
-#: state -> the states that may follow it
-TRANSITIONS: dict[LeaseState, frozenset[LeaseState]] = {
-    LeaseState.HELD: frozenset({LeaseState.RELEASED, LeaseState.ENDED, LeaseState.TAKEN, LeaseState.LOST}),
-    LeaseState.RELEASED: frozenset({LeaseState.LOST}),
-    LeaseState.ENDED: frozenset({LeaseState.RELEASED, LeaseState.LOST}),
-    LeaseState.TAKEN: frozenset({LeaseState.LOST}),
-    LeaseState.LOST: frozenset(),
-}
-
-HELD, RELEASED, ENDED, TAKEN, LOST = LeaseState  # to read a member of an Enum takes Python 3.11 long
-#: states in which another lease has the task, so that there are no changes any more
-_GONE = frozenset({TAKEN, LOST})
-
-
-class IllegalLeaseStateError(RuntimeError):
-    """A transition that the table does not have: a defect of the store."""
-
-    def __init__(self, before: LeaseState, after: LeaseState) -> None:
-        super().__init__(f"a lease cannot go from {before} to {after}")
 
 
 class Pending(NamedTuple):
@@ -89,6 +62,8 @@ class Pending(NamedTuple):
     ended: bool
     #: bytes of the events
     size: int
+    #: bytes of events and body, about
+    weight: int
     #: the large task whose bytes are the body of the row, and which nobody changes; None if the row has them
     late: hub.Task | None = None
 
@@ -209,32 +184,50 @@ def body_key(scope: Scope, task_id: str) -> tuple[str, ...]:
     return storable(scope.tenant), storable(scope.owner), storable(task_id)
 
 
+class Batch:
+    """The changes of one task that no group has collected yet."""
+
+    __slots__ = ("data", "events", "joined", "size", "task")
+
+    def __init__(self) -> None:
+        #: the working copy after the last change; None if only the holder changes
+        self.task: hub.Task | None = None
+        self.events: list[hub.StreamResponse] = []
+        #: the same events, serialized
+        self.data: list[bytes] = []
+        #: messages that joined, serialized, with the number of the event before them
+        self.joined: list[tuple[int, bytes]] = []
+        #: bytes of events and messages
+        self.size = 0
+
+    def begins(self) -> bool:
+        """Whether a large task begins with the first event, which is a task. Such an event is alone in its
+        segment, so that the next event can be read after it.
+        """
+        return bool(self.events) and len(self.data[0]) >= MUCH and self.events[0].HasField("task")
+
+
 class TaskLease:
     """Implements TaskWriter."""
 
     __slots__ = (
         "_amended",
         "_body_size",
-        "_bytes",
         "_counted",
-        "_data",
         "_event_bytes",
-        "_events",
-        "_joined",
         "_key",
         "_on_lost",
         "_opened",
         "_place",
         "_submitted",
         "_synced",
-        "_task",
         "_task_bytes",
         "_waiters",
         "_writer",
         "applied",
+        "batch",
         "copy",
         "crowded",
-        "dirty",
         "joined",
         "joined_applied",
         "last",
@@ -262,13 +255,12 @@ class TaskLease:
         self.push = push
         #: as of the last event
         self.crowded = False
-        self.dirty = False
         self.last = self.applied = self.version = 0
         #: the number of the last message that joined and has a row; and of the last one in the body
         self.joined = self.joined_applied = 0
         #: the number of the last durable event
         self.stored = 0
-        self._body_size = self._event_bytes = self._bytes = 0
+        self._body_size = self._event_bytes = 0
         #: the version before a write that only released the lease; else -1
         self.released_version = -1
         self._place: Place | None = None
@@ -290,12 +282,9 @@ class TaskLease:
             self._count(self._task_bytes)
         #: the task as of the last change that was collected; None before the first
         self.copy: hub.Task | None = None if opened is None else opened.task
-        self._task: hub.Task | None = None
-        self._events: list[hub.StreamResponse] = []
-        #: the same events, serialized
-        self._data: list[bytes] = []
-        #: messages that joined, serialized, with the number of the event before them
-        self._joined: list[tuple[int, bytes]] = []
+        #: changed by this lease only; None if there is nothing to write
+        self.batch: Batch | None = None
+        #: True if the body lacks a change that is neither an event nor a joined message
         self._amended = opened is None
         #: the present state; changed by `to` only
         self.now = HELD
@@ -313,7 +302,7 @@ class TaskLease:
     @property
     def lost(self) -> bool:
         """True if another lease has the task."""
-        return self.now in _GONE
+        return self.now in GONE
 
     # ------------------------------------------------------------------ for the engine
 
@@ -323,45 +312,46 @@ class TaskLease:
 
     def append(self, event: hub.StreamResponse, task: hub.Task, /) -> int:
         self.last += 1
-        if self.now is not LOST and self.now is not TAKEN:
-            events = self._events
-            events.append(event)
-            data = event.SerializeToString()
-            self._data.append(data)
-            size = len(data)
-            writer = self._writer
-            self._bytes += size
-            writer.queued += size
-            self._task_bytes += size
-            # As `_count` and `_note`, without two more calls for each event.
-            self._counted += size + size
-            writer.memory.add(size + size)
-            self._task = task
-            self._submitted += 1
-            if not self.dirty:
-                self.dirty = True
-                writer.note(self)
-            self.crowded = self._bytes > _MOST_BYTES or len(events) > _MOST_EVENTS or writer.crowded
+        if self.now is LOST or self.now is TAKEN:
+            return self.last
+        writer, batch = self._writer, self.batch
+        if batch is None:
+            batch = self.batch = Batch()
+            writer.note(self)
+        data = event.SerializeToString()
+        size = len(data)
+        events = batch.events
+        events.append(event)
+        batch.data.append(data)
+        batch.size += size
+        batch.task = task
+        writer.queued += size
+        self._task_bytes += size
+        # As `_count`, without another call for each event.
+        self._counted += size + size
+        writer.memory.add(size + size)
+        self._submitted += 1
+        self.crowded = batch.size > _MOST_BYTES or len(events) > _MOST_EVENTS or writer.crowded
         return self.last
 
     def amend(self, task: hub.Task, joined: hub.Message | None = None, /) -> None:
-        if self.now in _GONE:
+        if self.now in GONE:
             return
-        self._task = task
+        batch = self.note()
+        batch.task = task
         if joined is None or not self._writer.keeps_joined:
             self._amended = True
-        else:
-            data = joined.SerializeToString()
-            self._joined.append((self.last, data))
-            size = len(data)
-            self._bytes += size
-            self._writer.queued += size
-            self._task_bytes += size
-            self._count(size + size)
-        self.note()
+            return
+        data = joined.SerializeToString()
+        batch.joined.append((self.last, data))
+        size = len(data)
+        batch.size += size
+        self._writer.queued += size
+        self._task_bytes += size
+        self._count(size + size)
 
     def when_synced(self, callback: Synced, /) -> None:
-        if self.now in _GONE:
+        if self.now in GONE:
             self.lose()
             callback(VersionConflictError(self.task_id))
         elif self._submitted == self._synced:
@@ -373,7 +363,7 @@ class TaskLease:
             self._writer.commit_soon()
 
     async def sync(self) -> None:
-        if self.now in _GONE:
+        if self.now in GONE:
             self.lose()
             raise VersionConflictError(self.task_id)
         if self._submitted != self._synced:
@@ -385,7 +375,11 @@ class TaskLease:
             await self.sync()
 
     async def room(self) -> None:
-        while self._bytes > _MOST_BYTES or len(self._events) > _MOST_EVENTS or self._writer.crowded:
+        while True:
+            batch = self.batch
+            full = batch is not None and (batch.size > _MOST_BYTES or len(batch.events) > _MOST_EVENTS)
+            if not full and not self._writer.crowded:
+                break
             await self._writer.next_group()
         self.crowded = False
 
@@ -406,37 +400,24 @@ class TaskLease:
         """True if the lease is or will be released, or the task has ended."""
         return self.now is RELEASED or self.now is ENDED
 
-    @property
-    def weight(self) -> int:
-        """The approximate size of the next write, in bytes."""
-        task, events = self._task, self._bytes
-        whole = self._body_size + self._event_bytes + events
-        ends = task is not None and task.status.state in TERMINAL
-        behind = self._event_bytes + events + _TURN * (self.joined - self.joined_applied + len(self._joined))
-        if task is not None and (ends or self._amended or behind >= self._body_size):
-            return events + whole
-        return events
-
     def collect(self, me: str) -> Pending:
         """The changes to write now. Each is returned once."""
-        events, self._events = self._events, []
-        data, self._data = self._data, []
-        messages, self._joined = self._joined, []
-        size, self._bytes = self._bytes, 0
+        batch, self.batch = self.batch or Batch(), None
+        events, data, size = batch.events, batch.data, batch.size
         self._writer.queued -= size
-        self.dirty = False
-        self._event_bytes += size
-        before, task = self._place, self._task
+        before, task = self._place, batch.task
         ended = False
         body = checksum = late = None
         self.released_version = self.version if task is None else -1
         if task is not None:
-            self._task, self.copy = None, task
+            self.copy = task
             self._place = place_of(task)
             if before is not None:
                 self._place = self._place._replace(context=before.context)
             ended = task.status.state in TERMINAL
-            if self._task_bytes >= MUCH and (ended or self._begins_with(events, data)):
+            # All changes are events if each one has a number.
+            begins = not self.version and self._submitted == len(events) and batch.begins()
+            if self._task_bytes >= MUCH and (ended or begins):
                 # Nobody changes a task that has ended, or the snapshot in the first event.
                 late, self.applied = (task, self.last) if ended else (events[0].task, 1)
                 self._body_size = len(data[0]) if data else 0
@@ -445,7 +426,7 @@ class TaskLease:
             elif (
                 self._amended
                 or ended
-                or self._event_bytes + _TURN * (self.joined - self.joined_applied + len(messages))
+                or self._event_bytes + size + _TURN * (self.joined - self.joined_applied + len(batch.joined))
                 >= self._body_size
             ):
                 # The order of maps matters to who parses it: see `pending_send.begin_with`.
@@ -459,6 +440,8 @@ class TaskLease:
                 self._event_bytes = 0
                 self._amended = False
                 self.applied = self.last
+            else:
+                self._event_bytes += size
         place = self._place
         if place is None:
             raise RuntimeError("a task begins with an event")
@@ -466,7 +449,7 @@ class TaskLease:
         if body is not None or late is not None:
             self.joined_applied = self.joined  # the body has the newest messages, too
         else:
-            for number, (after, message) in enumerate(messages, self.joined + 1):
+            for number, (after, message) in enumerate(batch.joined, self.joined + 1):
                 joined.append(join_row(self.task_id, number, after, message))
             self.joined += len(joined)
         if ended and self.now is HELD:
@@ -491,15 +474,8 @@ class TaskLease:
         segments = pack(self.task_id, self.last - len(events) + 1, data)
         change = TaskChange(row, segments, before, data, self.push, me, self._opened, joined)
         self._opened = False
-        return Pending(self, self._submitted, change, events, data, ended, size, late)
-
-    def _begins_with(self, events: Sequence[hub.StreamResponse], data: Sequence[bytes]) -> bool:
-        """Whether a large task begins with the first of these events, and all its changes are events. Such an
-        event is alone in its segment, so that the next event can be read after it.
-        """
-        if self.version or self._submitted != len(events) or not events or len(data[0]) < MUCH:
-            return False
-        return events[0].HasField("task")
+        weight = size if body is None and late is None else size + self._task_bytes
+        return Pending(self, self._submitted, change, events, data, ended, size, weight, late)
 
     def resting(self, pending: Pending) -> Stored | None:
         """The task as its last writer leaves it with a change that is durable; None if it has ended, or more
@@ -517,8 +493,8 @@ class TaskLease:
         size, behind = self._task_bytes, self._event_bytes
         return Stored(self.copy, row.version, row.last, "", row.applied, size, behind, joined)
 
-    def settle(self, pending: Pending) -> None:
-        """A change is durable."""
+    def settle(self, pending: Pending) -> bool:
+        """A change is durable. Returns True if it was the last one."""
         self._synced = pending.submitted
         self.stored = pending.change.row.last
         if self._counted:
@@ -529,6 +505,7 @@ class TaskLease:
             for submitted, _, callback in waiters:
                 if submitted <= pending.submitted:
                     callback(None)
+        return self._submitted == self._synced and (self.now is RELEASED or self.now is ENDED)
 
     def expire(self, now: float, error: A2AError) -> None:
         """Fails the waiters whose time is over."""
@@ -546,13 +523,9 @@ class TaskLease:
         tell = self.now is not RELEASED
         self.to(LOST)
         self.last = self.stored
-        self.dirty = False
-        self._events.clear()
-        self._data.clear()
-        self._joined.clear()
-        self._task = None
-        self._writer.queued -= self._bytes
-        self._bytes = 0
+        if self.batch is not None:
+            self._writer.queued -= self.batch.size
+            self.batch = None
         waiters, self._waiters = self._waiters, []
         # The owner first: a waiter that asks it must find that the lease is lost, or it waits again at once.
         if tell:
@@ -574,9 +547,10 @@ class TaskLease:
         self._counted += size
         self._writer.memory.add(size)
 
-    def note(self) -> None:
-        """There is a change to write, if only of the holder."""
+    def note(self) -> Batch:
+        """There is a change to write, if only of the holder. Returns what the next group writes."""
         self._submitted += 1
-        if not self.dirty:
-            self.dirty = True
+        if self.batch is None:
+            self.batch = Batch()
             self._writer.note(self)
+        return self.batch

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from a2a_bridge.hosting import lease, pending_send, phases
-from a2a_bridge.stores import lease as stored_lease
+from a2a_bridge.stores import lease_states
 
 #: a member of an Enum with the comment before it
 _MEMBER = re.compile(r"((?: *#: .*\n)+) +\w+ = \"(.*)\"")
@@ -51,4 +51,4 @@ def senders() -> str:
 
 def stored_leases() -> str:
     """The states of a lease in a store."""
-    return _table("lease in a store", _of_members(stored_lease.LeaseState), stored_lease.TRANSITIONS)
+    return _table("lease in a store", _of_members(lease_states.LeaseState), lease_states.TRANSITIONS)

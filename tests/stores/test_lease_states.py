@@ -7,7 +7,8 @@ import pytest
 
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import StoreOptions, lease
-from a2a_bridge.stores.lease import (
+from a2a_bridge.stores.lease import TaskLease
+from a2a_bridge.stores.lease_states import (
     ENDED,
     HELD,
     LOST,
@@ -16,7 +17,6 @@ from a2a_bridge.stores.lease import (
     TRANSITIONS,
     IllegalLeaseStateError,
     LeaseState,
-    TaskLease,
 )
 from a2a_bridge.stores.sql.store import open_sql_store
 from a2a_bridge.stores.store_base import StoreBase
@@ -68,7 +68,7 @@ class Bench:
         self.author.status(COMPLETED)
         self.lease.when_synced(lambda _: None)
         async with asyncio.timeout(PATIENCE):
-            while self.lease.dirty:  # noqa: ASYNC110  there is no notification
+            while self.lease.batch is not None:  # noqa: ASYNC110  there is no notification
                 await asyncio.sleep(0)
 
     async def take(self) -> None:
@@ -178,7 +178,8 @@ async def test_the_changes_of_a_task_that_wait_are_bounded_by_number_and_by_byte
         part = left // number
         one.append(chunk(part), task)
         left -= part
-    assert (one._bytes, len(one._events)) == (size, events)
+    assert one.batch is not None
+    assert (one.batch.size, len(one.batch.events)) == (size, events)
     await is_bounded(one, store, crowded=crowded)
 
 
