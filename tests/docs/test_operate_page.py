@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from a2a_bridge.cli.server_flags import LogFormat, TracingMode
+from a2a_bridge.core.errors import request_too_large
 from a2a_bridge.core.operations import ALL
 from a2a_bridge.middleware.logging import FIELDS
 from tests.docs.metrics import exposed
@@ -30,6 +31,8 @@ def test_symptoms_name_metrics_that_exist() -> None:
     named = set(re.findall(r"a2a_bridge_[a-z_]+[a-z]\b", SYMPTOMS))
     assert len(named) > 12
     assert named - known - {"a2a_bridge_upstream"} == set()
+    (too_large,) = [line for line in SYMPTOMS.splitlines() if line.startswith("| 413 ")]
+    assert f'code="{request_too_large(1).reason.name}"' in too_large
 
 
 def test_the_fields_of_a_line_and_the_choices_of_flags() -> None:
