@@ -23,8 +23,8 @@ from benchmarks.compiled import COMPARISONS, cpu_row
 from benchmarks.databases import Databases
 from benchmarks.executors import GOALS, executor_row
 from benchmarks.executors import title as executor_title
-from benchmarks.forwarding import TITLE as FORWARDING
-from benchmarks.forwarding import forwarding_rows
+from benchmarks.forwarding import COUNTED, LOOPS, counted_row, post_row
+from benchmarks.forwarding import title as forwarding_title
 from benchmarks.fronts import FRONTS, front_row
 from benchmarks.listing import FEW, MANY, list_rows, resume_row
 from benchmarks.measure import (
@@ -106,7 +106,8 @@ def _memory(kind: str, title: str, goal: float | None) -> Measure:
 PARTS = (
     *(Part("load", work.title, _load(work), not work.twin) for work in WORK),
     *(Part("cpu", one.title, _one(cpu_row, one)) for one in COMPARISONS),
-    Part("cpu", FORWARDING, lambda run: forwarding_rows(run.plan, run.cores, run.on_step)),
+    *(Part("cpu", forwarding_title(host), _one(post_row, host)) for host in LOOPS),
+    *(Part("cpu", forwarding_title(one.unit), _one(counted_row, one)) for one in COUNTED),
     *(Part("executors", executor_title(name), _one(executor_row, name)) for name in GOALS),
     *(Part("cpu", one.title, _one(front_row, one)) for one in FRONTS),
     *(Part("cpu", observed_title(name), _observed(name), quick=False) for name in TITLES),

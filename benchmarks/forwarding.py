@@ -53,33 +53,24 @@ COUNTED = (
 )
 
 
-def forwarding_rows(plan: Plan, cores: Cores, on_step: Callable[[str], None]) -> list[dict[str, Any]]:
-    """All of its rows. Raises BenchmarkError."""
-    with Server("upstream", cores.other) as upstream:
-        address = f"http://{upstream.address('http')}"
-        rows = [
-            _cpu_row(host, loop, address, plan, cores, on_step)
-            for host, loop in LOOPS.items()
-            if next(one for one in HOSTS if one.name == host).is_installed
-        ]
-        for one in COUNTED:
-            on_step(f"{TITLE}: {one.unit}")
-            rows.append(_counted_row(one, address))
-    return rows
+def title(what: str) -> str:
+    """The title of a row. what: a host of ours, or a unit of `COUNTED`."""
+    return f"{TITLE}: {what}"
 
 
-def _cpu_row(
-    host: str, loop: str, upstream: str, plan: Plan, cores: Cores, on_step: Callable[[str], None]
-) -> dict[str, Any]:
+def post_row(host: str, plan: Plan, cores: Cores, on_step: Callable[[str], None]) -> dict[str, Any]:
+    """The CPU of a call through a host of ours over that of a bare post. Raises BenchmarkError."""
+    start = next(one for one in HOSTS if one.name == host).start
+    loop = LOOPS[host]
     found: dict[str, list[float]] = {"ours": [], "post": []}
     with contextlib.ExitStack() as stack:
-        start = next(one for one in HOSTS if one.name == host).start
+        upstream = _upstream(stack, cores)
         server = stack.enter_context(start(cores.server, upstream, legacy=True))
         arguments = [f"{upstream}/", str(CALLERS), loop]
         poster = stack.enter_context(Child("benchmarks.loads.post", arguments, cores.server))
         side = prepare(MESSAGE, host, server)
         for number in range(plan.rounds + 1):
-            on_step(f"{TITLE}: {host}, round {number} of {plan.rounds}")
+            on_step(f"{title(host)}: round {number} of {plan.rounds}")
             ours = cpu_of(MESSAGE, side, server.pid, plan, cores, cold=not number)
             post = _cpu_of_posts(poster, plan.seconds)
             if number:  # the first one warms up
@@ -88,7 +79,7 @@ def _cpu_row(
     ours, post = (statistics.median(found[name]) for name in ("ours", "post"))
     return {
         "suite": "cpu",
-        "title": f"{TITLE}: {host}",
+        "title": title(host),
         "unit": f"CPU over ClientSession.post, {loop}",
         "ours": round(ours / post, 2),
         "target": 1.0,
@@ -106,15 +97,18 @@ def _cpu_of_posts(poster: Child, seconds: float) -> float:
     return 1e6 * (cpu_seconds(poster.pid) - before) / calls
 
 
-def _counted_row(one: Counted, upstream: str) -> dict[str, Any]:
-    row = {"suite": "cpu", "title": f"{TITLE}: {one.unit}", "unit": "instructions", "target": one.goal}
+def counted_row(one: Counted, _: Plan, cores: Cores, on_step: Callable[[str], None]) -> dict[str, Any]:
+    """The instructions of a call or an event. Raises BenchmarkError; without Valgrind the row says so."""
+    row = {"suite": "cpu", "title": title(one.unit), "unit": "instructions", "target": one.goal}
     if shutil.which("valgrind") is None:
         return {**row, "skipped": "valgrind is not on this machine"}
-    with tempfile.TemporaryDirectory(prefix="a2a-bench-") as folder:
+    with contextlib.ExitStack() as stack:
+        upstream = _upstream(stack, cores)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="a2a-bench-"))
         out = Path(folder) / "out"
         tool = ("valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={out}")
         with counted_gateway(upstream, tool) as server:
-            # Looks whether it answers rightly, too.
+            on_step(title(one.unit))
             side = prepare(one.work, "callgrind", server)
             http_answers(side.target, one.warm_up)
             _control(server.pid, "--instr=on")
@@ -131,6 +125,10 @@ def _counted_row(one: Counted, upstream: str) -> dict[str, Any]:
         raise BenchmarkError("callgrind wrote no counts")
     each = max(counts) / one.counted / one.work.per_answer
     return row | {"ours": round(each), "reached": each <= one.goal}
+
+
+def _upstream(stack: contextlib.ExitStack, cores: Cores) -> str:
+    return f"http://{stack.enter_context(Server('upstream', cores.other)).address('http')}"
 
 
 def _control(pid: int, action: str) -> None:

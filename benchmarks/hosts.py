@@ -109,7 +109,8 @@ def _command(core: int | None, upstream: str, legacy: bool, *flags: str, tool: S
     else:
         target = ("serve", MODULE, "--store", "memory://")
     command = (*tool, sys.executable, "-m", "a2a_bridge", *target, "--versions", versions, *flags)
-    return Server("ours", core, command=command)
+    # Tools such as Valgrind take minutes to start it on a busy machine.
+    return Server("ours", core, command=command, patience=300.0 if tool else 60.0)
 
 
 def _mounted(server: str, core: int | None, upstream: str, legacy: bool, flags: Sequence[str]) -> Server:

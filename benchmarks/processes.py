@@ -183,6 +183,7 @@ class Server(Child):
     """A server under test. It starts on any core, because imports take seconds, and then stays on its own.
 
     command: a program that is no module of ours. words: its addresses, if it does not print them itself.
+    patience: seconds in which it starts.
     """
 
     def __init__(
@@ -196,6 +197,7 @@ class Server(Child):
         command: Sequence[str] = (),
         words: dict[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
+        patience: float = 60.0,
     ) -> None:
         arguments = ["--upstream", upstream] if upstream and not command else []
         if store:
@@ -204,6 +206,7 @@ class Server(Child):
             arguments.append("--legacy")
         super().__init__(f"benchmarks.servers.{side}", arguments, None, command, environment)
         self._core = core
+        self._patience = patience
         self._addresses = words
         self._words: dict[str, str] | None = None
 
@@ -212,7 +215,9 @@ class Server(Child):
         if self._words is None:
             if self._addresses is not None:
                 self._wait_for(self._addresses["http"])
-            self._words = self._addresses or dict(word.split("=", 1) for word in self.read_until("ready"))
+            self._words = self._addresses or dict(
+                word.split("=", 1) for word in self.read_until("ready", self._patience)
+            )
             if self._core is not None:
                 for process in tree(self.pid):
                     for thread in process.threads():
