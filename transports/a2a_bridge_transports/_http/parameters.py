@@ -240,7 +240,8 @@ def is_value(value: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _header_names(names: frozenset[str]) -> tuple[istr, ...]:
-    return tuple(map(istr, names))
+    """The headers of parameters that travel on, those for extensions among them."""
+    return tuple(map(istr, {*names, EXTENSIONS_PARAMETER, OLDER_EXTENSIONS}))
 
 
 def request_headers(
@@ -251,11 +252,11 @@ def request_headers(
     """
     headers: dict[str, str] = {}
     parameters = context.parameters
-    if parameters:
-        names: Iterable[str] = options.forward
-        if type(parameters) is HeaderParameters:
-            names = parameters.among(_header_names(options.forward))
-        for name in names:
+    given: object = parameters
+    if type(parameters) is HeaderParameters:
+        given = parameters.among(_header_names(options.forward))  # most callers send none of them
+    if given:
+        for name in options.forward:
             value = parameters.get(name)
             if value is not None:
                 headers[name] = value
