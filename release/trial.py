@@ -119,6 +119,7 @@ def try_all(packages: Path, dist: Path, programs: Path, version: str, *, compare
             try_base(made["base"], work)
             try_fronts(made["fronts"], work)
             try_demo(made["all"], work)
+            try_starter(made["all"], work / f"3.{minor}-starter")
             print(f"release: everything works on Python 3.{minor}", flush=True)
         try_runners(programs, packages, version, work)
         if compare:
@@ -172,6 +173,18 @@ def try_demo(made: Environment, work: Path) -> None:
     print(made.run("python", "demo.py", cwd=work / "examples").splitlines()[-1])
     with serving(made, "serve", "examples/echo_agent.py", cwd=work) as address:
         expect("hello", made.run("a2a-bridge", "send", "-a", address, "hello", cwd=work))
+
+
+def try_starter(made: Environment, folder: Path) -> None:
+    """A starter project of each kind but LangGraph: its test passes, and its agent is served."""
+    made.run("pip", "install", "--quiet", "--disable-pip-version-check", "pytest", cwd=folder.parent)
+    for kind in ("function", "executor", "program"):
+        project = folder / kind
+        made.run("a2a-bridge", "init", project, "--kind", kind, cwd=folder.parent)
+        if "4 passed" not in (said := made.run("python", "-m", "pytest", "-q", cwd=project)):
+            raise FailedError(f"the test of a starter project ({kind}) does not pass: {said}")
+        with serving(made, "serve", "agent.py", "--config", "bridge.toml", cwd=project) as address:
+            expect("hello", made.run("a2a-bridge", "send", "-a", address, "hello", "-q", cwd=project).strip())
 
 
 def try_fronts(made: Environment, work: Path) -> None:

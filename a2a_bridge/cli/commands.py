@@ -51,6 +51,7 @@ SUMMARIES = {
     "chat": "Talk with an agent, message by message.",
     "conformance": "Check a live agent with A2A's conformance documents.",
     "server": "Serve a demo agent over every binding, to practise on.",
+    "init": "Write a starter project: an agent, a test, a configuration and a Dockerfile.",
     "serve": "Serve an agent over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
     "gateway": "Serve the agent at UPSTREAM over JSON-RPC, HTTP+JSON and gRPC until SIGINT or SIGTERM.",
     "front": "Serve an agent to clients of other protocols: MCP, and OpenAI's API.",
