@@ -430,3 +430,14 @@ def test_an_empty_log_that_has_ended_is_over(pace: Pace) -> None:
     log = EventLog[Event](LogRules(8, 1000, pace, waiter=Waiting), 7)
     log.end()
     assert Step(log.reader(7).take()).result == ()
+
+
+@pytest.mark.parametrize("sizes", [[1, 1, 1], [29, 1]])
+def test_a_writer_is_held_by_events_and_by_bytes(sizes: list[int]) -> None:
+    log = EventLog[Event](LogRules(100, 1000, Pace.SLOWEST, waiter=Waiting, lead=3, lead_size=30))
+    reader = log.reader(0)
+    for number, size in enumerate(sizes, 1):
+        assert (log.crowded, log.full()) == (False, False)
+        log.append(number, size)
+    assert (log.crowded, log.full()) == (True, True)
+    reader.close()
