@@ -59,8 +59,8 @@ def links(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """The ids that headings get, as the renderer makes them."""
-    found = set()
+    """The ids that headings get, as the renderer makes them, and those of the page itself."""
+    found = set(re.findall(r'<a id="([^"]+)">', prose(page)))
     for heading in _HEADING.findall(prose(page)):
         plain = re.sub(r"[^\w\s-]", "", heading.replace("`", "")).strip().lower()
         found.add(re.sub(r"[-\s]+", "-", plain))
