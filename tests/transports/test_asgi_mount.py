@@ -163,6 +163,32 @@ class TestListener(AsgiMountContract):
             connection.send(request("GET", "/app"))
             assert len((await connection.answer()).body) == number * len(piece)
 
+    @each("number,size", rows(many_parts=(64, 1), large_parts=(8, 16 * KIB)))
+    async def test_an_application_that_only_sends_gives_others_their_turn(
+        self, number: int, size: int
+    ) -> None:
+        turns = 0
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            asyncio.get_running_loop().call_soon(turn)
+
+        async def answer(app: App, _scope: Any, receive: Any, send: Any) -> None:
+            nonlocal turns
+            await start(send)
+            turn()
+            turns = 0
+            for _ in range(number):
+                await part(send, b"x" * size)
+            app.counts["turns"] = turns
+            await part(send, more=False)
+
+        async with self.talking(answer) as (app, connection):
+            connection.send(request("GET", "/app"))
+            await connection.answer()
+        assert app.counts["turns"] >= 4
+
     async def test_bytes_count_while_they_are_held(self) -> None:
         async with self.talking(hold) as (app, connection):
             connection.send(request("POST", "/app", b"x" * 100_000))

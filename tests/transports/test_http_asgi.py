@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,6 +23,7 @@ from a2a_bridge.core.call import Call
 from a2a_bridge.dialects import KNOWN
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
+from a2a_bridge_transports._http import asgi_request
 from a2a_bridge_transports._http.asgi import AsgiHost, split
 from tests.transports.http_scene import (
     BINDINGS,
@@ -109,6 +111,33 @@ async def test_both_bindings_and_the_card() -> None:
         stream = await http.post("/", json=STREAM)
         assert stream.headers["content-type"] == "text/event-stream"
         assert stream.text.count("data: ") == 3
+
+
+@each("bound,value", [("BATCH_EVENTS", 4), ("BATCH_BYTES", 1), ("BATCH_TIME", -1.0)])
+async def test_what_is_ready_is_sent_by_events_by_bytes_and_by_time(
+    bound: str, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("BATCH_EVENTS", "BATCH_BYTES", "BATCH_TIME"):
+        monkeypatch.setattr(asgi_request, name, value if name == bound else math.inf)
+    parts: list[bytes] = []
+
+    async def receive() -> dict[str, Any]:
+        if not parts:
+            return {"type": "http.request", "body": json.dumps(STREAM).encode(), "more_body": False}
+        return await asyncio.Future()
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if message.get("body"):
+            parts.append(message["body"])
+
+    async def script(_: Call[Any, Any]) -> AsyncGenerator[Any, None]:
+        for number in range(20):
+            yield update(str(number))
+
+    async with asyncio.timeout(PATIENCE):
+        await application(Scripted(on_stream=script))(post_scope("/"), receive, send)
+    assert b"".join(parts).count(b"data: ") == 20
+    assert len(parts) >= 5
 
 
 @pytest.mark.parametrize("outer", ["Starlette", "FastAPI", "FastAPI in FastAPI", "BaseHTTPMiddleware"])

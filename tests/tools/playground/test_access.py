@@ -15,6 +15,7 @@ from yarl import URL
 from a2a_bridge.bindings.binding import ListenAddress
 from a2a_bridge.codec import dumps, loads
 from a2a_bridge_tools import playground
+from a2a_bridge_tools.playground import exchange
 from a2a_bridge_tools.playground.exchange import KEPT, LONGEST, History
 from a2a_bridge_tools.playground.page import Access, Playground
 from tests.cli.commands import ANY_PORT, command, serving
@@ -216,6 +217,14 @@ def test_the_history_is_bounded() -> None:
         history.begin("a", "SendMessage", message(str(number)), ["GRPC 1.0"])
     entries = history.entries()
     assert (len(entries), entries[-1]["summary"]) == (KEPT, "first")
+
+
+def test_the_history_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "TOTAL", 10_000)
+    history = History()
+    for number in range(20):
+        history.begin("a", "SendMessage", message(str(number)), []).add({"event": "x" * 3000}, needed=False)
+    assert [one["summary"] for one in history.entries()] == ["19", "18", "17", "16"]
 
 
 def test_a_long_exchange_says_that_it_is_cut() -> None:
