@@ -183,8 +183,8 @@ SHOWN = {
         "self._size > MOST and len(self._kept) > 1": "tests/tools/playground",
     },
     "transports/a2a_bridge_transports/_http/application.py": {
-        "self._turn >= BATCH_EVENTS": "tests/transports/test_asgi_mount.py::test_an_application_that_only_sends_gives_others_their_turn",
-        "len(data) >= BATCH_BYTES": "tests/transports/test_asgi_mount.py::test_an_application_that_only_sends_gives_others_their_turn",
+        "self._turn >= BATCH_EVENTS": "tests/transports/test_asgi_mount.py::TestListener::test_an_application_that_only_sends_gives_others_their_turn",
+        "len(data) >= BATCH_BYTES": "tests/transports/test_asgi_mount.py::TestListener::test_an_application_that_only_sends_gives_others_their_turn",
     },
     "transports/a2a_bridge_transports/_http/asgi_request.py": {
         "len(parts) >= BATCH_EVENTS": "tests/transports/test_http_asgi.py::test_what_is_ready_is_sent_by_events_by_bytes_and_by_time",

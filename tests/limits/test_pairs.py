@@ -13,6 +13,6 @@ def test_the_tests_of_the_table_exist() -> None:
         if test.startswith("#"):
             assert len(test) > 20, "a side that no test can see has its reason"
             continue
-        file, _, name = test.partition("::")
+        file, *_, name = test.split("::") if "::" in test else (test, "")
         assert (ROOT / file).exists(), test
         assert not name or f"def {name}(" in (ROOT / file).read_text(), test
