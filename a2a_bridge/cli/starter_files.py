@@ -100,8 +100,8 @@ _DOCKERFILE = """FROM python:3.12-slim
 WORKDIR /app
 COPY . .
 RUN pip install --no-cache-dir .
-RUN useradd --create-home agent && mkdir .a2a-bridge && chown agent .a2a-bridge
-USER agent
+RUN useradd --create-home app && mkdir .a2a-bridge && chown app .a2a-bridge
+USER app
 EXPOSE 8080 50051
 # Everybody who reaches the ports may call it: see api_keys in bridge.toml.
 ENV A2A_BRIDGE_HTTP=0.0.0.0:8080 A2A_BRIDGE_GRPC=0.0.0.0:50051

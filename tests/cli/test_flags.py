@@ -114,6 +114,7 @@ def test_the_commands() -> None:
         "export",
         "front",
         "gateway",
+        "init",
         "keys",
         "peers",
         "push",

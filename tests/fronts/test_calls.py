@@ -109,8 +109,9 @@ def per_call(calls: Counter[CodeType], *folders: str) -> float:
     return sum(chosen) / COUNTED
 
 
-#: calls of functions of this project: those of other libraries and of the loop depend on their releases
-@pytest.mark.parametrize(("title", "budget"), [("chat completion", 214), ("MCP call", 205)])
+#: calls of functions of this project: those of other libraries and of the loop depend on their releases. One
+#: more is allowed, for timers of the host that end meanwhile on a slow machine
+@pytest.mark.parametrize(("title", "budget"), [("chat completion", 215), ("MCP call", 206)])
 async def test_a_call_of_a_front_costs_no_more_than_it_did(title: str, budget: float) -> None:
     async with asyncio.timeout(PATIENCE):
         calls = await count(title)

@@ -480,8 +480,9 @@ CARD = sdk.AgentCard(
     ],
 )
 async def test_an_object_a_class_and_a_factory_are_taken_everywhere(given: Any, name: str) -> None:
-    assert Agent.of(given).card.name == Agent(given).card.name == name
-    assert Agent.of(given, card=CARD).card.version == "3"
+    assert Agent(given).card.name == name
+    async with Agent.of(given).open() as opened, Agent.of(given, card=CARD).open() as carded:
+        assert (opened.card.name, carded.card.version) == (name, "3")
     async with connect(given) as peer:
         assert (await peer.send("hi")).text == "plain hi"
 

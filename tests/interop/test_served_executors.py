@@ -45,7 +45,7 @@ handler = DefaultRequestHandler(Hello(), InMemoryTaskStore(), card)
         ("class Other(Hello): pass", "", "several agents"),
     ],
 )
-def test_serve_takes_an_executor_of_a_file(
+async def test_serve_takes_an_executor_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, name: str, found: str
 ) -> None:
     path = tmp_path / "sdkexec.py"
@@ -53,7 +53,8 @@ def test_serve_takes_an_executor_of_a_file(
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "sdkexec", raising=False)
     if found == "Hello":
-        assert load(parse(f"{path}{name}")).card.name == "Hello"
+        async with load(parse(f"{path}{name}")).open() as opened:
+            assert opened.card.name == "Hello"
         return
     with pytest.raises(BadTargetError) as caught:
         load(parse(f"{path}{name}"))
@@ -81,11 +82,11 @@ async def test_flags_of_serve_are_those_of_the_executor(
     path.write_text(FAILING)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "failing", raising=False)
-    agent, _ = load_agent(str(path), ServeFlags(store="memory://", **flags))
+    agent = load_agent(str(path), ServeFlags(store="memory://", **flags)).agent
     assert not isinstance(agent.executor, ResumingSdkExecutor)
     async with connect(agent) as peer:
         assert (await peer.send("begin")).text == text
-    resuming, _ = load_agent(str(path), ServeFlags(store="memory://", resume=True, **flags))
+    resuming = load_agent(str(path), ServeFlags(store="memory://", resume=True, **flags)).agent
     assert isinstance(resuming.executor, ResumingSdkExecutor)
 
 
