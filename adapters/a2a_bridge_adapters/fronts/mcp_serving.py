@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import select
@@ -37,6 +38,13 @@ from a2a_bridge_adapters.fronts.mcp_sessions import PATHS, Sessions
 from a2a_bridge_adapters.fronts.turn import Background, Upstream
 
 _log = logging.getLogger("a2a_bridge.fronts")
+
+#: `Sessions` has the limits of sessions; before 2.2 the SDK has none
+_UNBOUNDED: dict[str, Any] = (
+    {"max_sessions": None}
+    if "max_sessions" in inspect.signature(StreamableHTTPSessionManager).parameters
+    else {}
+)
 
 
 def mcp_front(agent: Any, *, wait: float = WAIT, **options: Unpack[EdgeOptions]) -> Any:
@@ -86,11 +94,7 @@ async def _transport(
     made: McpServer, edge: Edge, background: Background, *, hides: bool = False
 ) -> AsyncIterator[Application]:
     # `Guarded` looks at Host and Origin.
-    manager = StreamableHTTPSessionManager(
-        made.server,
-        max_request_body_size=edge.max_body,
-        max_sessions=None,  # see `Sessions`
-    )
+    manager = StreamableHTTPSessionManager(made.server, max_request_body_size=edge.max_body, **_UNBOUNDED)
     sessions = Sessions(manager, background.tables, background.spawn)
     async with manager.run():
         yield Guarded(sessions, edge, FORM, hides=hides)
