@@ -15,7 +15,16 @@ from tests.frameworks.tables import write
 #: the columns, and the id that a test before such an agent has
 COLUMNS = {"an agent of 1.0 over gRPC": "GRPC 1.0", "an agent of 0.3 over JSON-RPC": "JSONRPC 0.3"}
 #: what tests need that the fronts do not
-TESTING = ("pytest", "pytest-asyncio", "pytest-xdist", "hypothesis", "httpx", "psutil", "psycopg[binary]")
+TESTING = (
+    "pytest",
+    "pytest-asyncio",
+    "pytest-xdist",
+    "hypothesis",
+    "httpx",
+    "psutil",
+    "psycopg[binary]",
+    "cryptography",
+)
 
 
 @dataclass(frozen=True)
