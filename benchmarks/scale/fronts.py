@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import aiohttp
-from mcp import Client
+from mcp import Client, types
 from mcp.client.streamable_http import streamable_http_client
 
 from a2a_bridge import Agent
@@ -73,12 +73,22 @@ async def chat(url: str, size: int, window: Window) -> None:
 async def tools(url: str, size: int, window: Window, *, lists: bool) -> None:
     """Calls of the last tool, or lists of all."""
     async with Client(streamable_http_client(f"{url}/mcp"), mode="legacy", cache=None) as client:
-        listed = (await client.list_tools()).tools
-        assert len(listed) == size + 1
+
+        async def list_all() -> list[types.Tool]:
+            """The tools of all pages."""
+            page = await client.list_tools()
+            found = page.tools
+            while page.next_cursor:
+                page = await client.list_tools(cursor=page.next_cursor)
+                found += page.tools
+            assert len(found) == size + 1
+            return found
+
+        listed = await list_all()
         async with window():
             for _ in range(REPEATED // 5 if lists else REPEATED):
                 if lists:
-                    assert len((await client.list_tools()).tools) == size + 1
+                    await list_all()
                 else:
                     result = await client.call_tool(listed[-2].name, {"message": "x"})
                     assert not result.is_error
