@@ -126,7 +126,7 @@ class Agent:
                 provider=provider,
                 default_input_modes=input_modes or TEXT,
                 default_output_modes=output_modes,
-                skills=skills or [_skill(name, description or name)],
+                skills=skills or [skill_of(name, description or name)],
                 capabilities=hub.AgentCapabilities(
                     streaming=streaming, push_notifications=push_notifications, extensions=extensions
                 ),
@@ -176,7 +176,7 @@ class Agent:
         if name and self.card.description == self.card.name:  # it has no description of its own
             description = description or name
             if [one.id for one in self.card.skills] == [self.card.name]:
-                made.card.skills[0].CopyFrom(_skill(name, description))
+                made.card.skills[0].CopyFrom(skill_of(name, description))
         for member, text in (("name", name), ("description", description), ("version", version)):
             if text:
                 setattr(made.card, member, text)
@@ -318,7 +318,8 @@ def _checked(executor: Any) -> AgentExecutor:
     return checked
 
 
-def _skill(name: str, description: str) -> hub.AgentSkill:
+def skill_of(name: str, description: str) -> hub.AgentSkill:
+    """A skill that a card is made with; its description is the first paragraph."""
     return hub.AgentSkill(
         id=name, name=name, description=description.partition("\n\n")[0], tags=[name.replace("_", "-")]
     )

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
+from a2a_bridge.hosting.hosted_agent import skill_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
 
@@ -30,6 +31,4 @@ def _skill(tool: Any) -> hub.AgentSkill | None:
     text = getattr(tool, "description", None) or (inspect.getdoc(tool) if inspect.isroutine(tool) else "")
     if not (isinstance(name, str) and name and isinstance(text, str) and text.strip()):
         return None
-    return hub.AgentSkill(
-        id=name, name=name, description=text.strip().partition("\n\n")[0], tags=[name.replace("_", "-")]
-    )
+    return skill_of(name, text.strip())
