@@ -150,10 +150,10 @@ class Guarded:
         edge = self._edge
         if edge.local_only and not _came_to_loopback(scope):
             return
-        if not is_allowed_host(scope, edge.allowed_hosts):
+        if not _is_allowed_host(scope, edge.allowed_hosts):
             text = "the header Host is none of this server"
             raise EdgeError(421, Reason.INVALID_REQUEST, text)
-        if self._form.checks_origin and not is_allowed_origin(scope, edge.allowed_hosts):
+        if self._form.checks_origin and not _is_allowed_origin(scope, edge.allowed_hosts):
             text = "the header Origin is none of this server"
             raise EdgeError(403, Reason.PERMISSION_DENIED, text)
 
@@ -248,24 +248,25 @@ def path_of(scope: Scope) -> str:
 LOCAL = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 
 
-def is_allowed_host(scope: Scope, allowed: Sequence[str]) -> bool:
-    """Whether the header Host of a request is one of `allowed`; `NAME:*` allows any port. Empty: all are."""
-    if not allowed:
-        return True
-    hosts = [value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"]
-    return len(hosts) == 1 and any(
-        hosts[0] == one or (one.endswith(":*") and hosts[0].rpartition(":")[0] == one[:-2])
+def _is_allowed_host(scope: Scope, allowed: Sequence[str]) -> bool:
+    """Whether the header Host of a request is one of `allowed`."""
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    return len(hosts) == 1 and _is_one_of(hosts[0], allowed)
+
+
+def _is_allowed_origin(scope: Scope, allowed: Sequence[str]) -> bool:
+    """Whether the page that calls, if one does, is at one of the hosts `allowed`."""
+    origins = [value.partition(b"://") for name, value in scope["headers"] if name == b"origin"]
+    return all(scheme in (b"http", b"https") and _is_one_of(host, allowed) for scheme, _, host in origins)
+
+
+def _is_one_of(host: bytes, allowed: Sequence[str]) -> bool:
+    """`NAME:*` allows any port."""
+    found = host.decode("latin-1").lower()
+    return any(
+        found == one or (one.endswith(":*") and found.rpartition(":")[0] == one[:-2])
         for one in map(str.lower, allowed)
     )
-
-
-def is_allowed_origin(scope: Scope, allowed: Sequence[str]) -> bool:
-    """Whether the page that calls, if one does, is at one of the hosts `allowed`. Empty: all are."""
-    found = [value for name, value in scope["headers"] if name == b"origin"]
-    named = [
-        value.partition(b"://")[2] if value.startswith((b"http://", b"https://")) else b"" for value in found
-    ]
-    return all(is_allowed_host({"headers": [(b"host", one)]}, allowed) for one in named)
 
 
 def principal_of(scope: Scope | None) -> Principal | None:
