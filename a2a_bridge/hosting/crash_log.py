@@ -5,7 +5,6 @@ at DEBUG logs the whole trace each time.
 from __future__ import annotations
 
 import logging
-import sys
 
 from a2a_bridge.core.agent_traces import agent_trace, place_of_crash
 
@@ -40,18 +39,8 @@ class CrashLog:
                 stacklevel=2,
             )
             return
-        record = self._log.makeRecord(
-            self._log.name,
-            logging.ERROR,
-            *_caller(),
-            text,
-            arguments,
-            (type(error), error, error.__traceback__),
-        )
+        path, line, *_ = self._log.findCaller(stacklevel=2)
+        raised = (type(error), error, error.__traceback__)
+        record = self._log.makeRecord(self._log.name, logging.ERROR, path, line, text, arguments, raised)
         record.exc_text = agent_trace(error)  # handlers that want the exception itself have it
         self._log.handle(record)
-
-
-def _caller() -> tuple[str, int]:
-    frame = sys._getframe(2)  # noqa: SLF001  as logging itself does
-    return frame.f_code.co_filename, frame.f_lineno
