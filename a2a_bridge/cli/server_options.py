@@ -433,16 +433,16 @@ def _of_code(code: str, flags: ServeFlags) -> Agent:
     given: dict[str, Any] = {name: True for name in _OF_EXECUTORS if getattr(flags, name)}
     if flags.card is not None:
         given["card"] = _card(flags.card)
-    return load(parsed, **given, **_named(flags))
+    return load(parsed, **given, **_card_members(flags))
 
 
 #: flags of every agent, and members of a card
-_NAMED = ("name", "description", "version")
+_MEMBERS = ("name", "description", "version")
 
 
-def _named(flags: ServeFlags) -> dict[str, Any]:
+def _card_members(flags: ServeFlags) -> dict[str, Any]:
     """The members of the card that flags give. Raises typer.BadParameter if --card gives them, too."""
-    given = {name: text for name in _NAMED if (text := getattr(flags, name))}
+    given = {name: text for name in _MEMBERS if (text := getattr(flags, name))}
     for name, text in given.items():
         if flags.card is not None:
             raise usage_error(f"--{name}", "--card has it; leave one of the two out")
@@ -473,7 +473,7 @@ def _of_program(flags: ServeFlags, name: str) -> Agent:
         hint = f"--{given[0].replace('_', '-')}"
         raise usage_error(hint, "is for executors of the a2a-sdk, not for programs")
     remove_leftovers()
-    named = _named(flags)
+    members = _card_members(flags)
     if flags.card is not None:
         return Agent(program, card=_card(flags.card))
-    return Agent(program, push_notifications=True, **{"name": name or program.name, **named})
+    return Agent(program, push_notifications=True, **{"name": name or program.name, **members})
