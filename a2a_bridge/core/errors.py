@@ -507,6 +507,13 @@ def changed_hands_error() -> A2AError:
     return A2AError(Reason.UNAVAILABLE, text, blame=Blame.SELF, retry_after=1.0)
 
 
+class IllegalStateError(RuntimeError):
+    """A state that may not follow another: a defect of this program. owner: what has the states."""
+
+    def __init__(self, owner: str, before: object, after: object) -> None:
+        super().__init__(f"{owner} cannot go from {before} to {after}")
+
+
 class AgentFactoryError(Exception):
     """A factory of an agent has failed, or has made no agent. The text names it; the cause is what it raised.
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from a2a_bridge.core.errors import IllegalStateError
 from a2a_bridge.stores.ports import (
     Scope,
     Store,
@@ -103,15 +104,6 @@ class OwnershipLostError(Exception):
     """Another process owns the task. The content of the store is valid, the working copy is not."""
 
 
-class IllegalLeaseError(RuntimeError):
-    """A transition that the table does not have: a defect of the engine."""
-
-    def __init__(self, before: Lease, after: Lease) -> None:
-        super().__init__(
-            f"the lease of a run cannot go from {type(before).__name__} to {type(after).__name__}"
-        )
-
-
 def refused(state: Lease) -> Exception:
     """The error for a change in a state other than Held."""
     if isinstance(state, Lost | HandedOver | Parted):
@@ -145,9 +137,10 @@ class RunLease:
         self.now: Lease = _NEW if stored is None else NotHeld(stored)
 
     def to(self, state: Lease) -> None:
-        """Raises IllegalLeaseError for a transition that the table does not have."""
+        """Raises IllegalStateError for a transition that the table does not have."""
         if type(state) not in TRANSITIONS[type(self.now)]:
-            raise IllegalLeaseError(self.now, state)
+            before, after = type(self.now).__name__, type(state).__name__
+            raise IllegalStateError("the lease of a run", before, after)
         self.now = state
 
     # ------------------------------------------------------------------ questions

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Literal
 
 from a2a_bridge.bindings.offload import run_in_worker
-from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.errors import A2AError, IllegalStateError
 from a2a_bridge.hosting.executor import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Registered
@@ -52,13 +52,6 @@ WAITING, DECIDED, ANSWERED, LEFT = SenderState  # see `phases`
 SETTLED = frozenset({ANSWERED, LEFT})
 
 
-class IllegalSenderError(RuntimeError):
-    """A transition that the table does not have: a defect of the engine."""
-
-    def __init__(self, before: SenderState, after: SenderState) -> None:
-        super().__init__(f"a sender cannot go from {before} to {after}")
-
-
 class Sender:
     """One caller that has sent a message. limit: messages of the history in its response; None for all."""
 
@@ -74,9 +67,9 @@ class Sender:
         self.waiter: asyncio.Future[None] | None = None
 
     def to(self, state: SenderState) -> None:
-        """Raises IllegalSenderError for a transition that the table does not have."""
+        """Raises IllegalStateError for a transition that the table does not have."""
         if state not in TRANSITIONS[self.now]:
-            raise IllegalSenderError(self.now, state)
+            raise IllegalStateError("a sender", self.now, state)
         self.now = state
 
     def settle(self, answer: hub.SendMessageResponse | A2AError | None) -> None:

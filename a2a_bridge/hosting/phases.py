@@ -8,6 +8,8 @@ Rules:
 
 from enum import StrEnum
 
+from a2a_bridge.core.errors import IllegalStateError
+
 
 class Phase(StrEnum):
     """The present work of a task run. The values are for logs and error messages."""
@@ -49,13 +51,6 @@ IDLE, WORKING, HANDED_OVER, OVER = Phase.IDLE, Phase.WORKING, Phase.HANDED_OVER,
 STOPPED = frozenset({Phase.ENDING, Phase.HANDED_OVER, Phase.LOST, Phase.OVER})
 
 
-class IllegalPhaseError(RuntimeError):
-    """A transition that the table does not have: a defect of the engine."""
-
-    def __init__(self, before: Phase, after: Phase) -> None:
-        super().__init__(f"a task run cannot go from {before} to {after}")
-
-
 class RunPhase:
     """The phase of one task run."""
 
@@ -65,9 +60,9 @@ class RunPhase:
     stopped = False
 
     def to(self, phase: Phase) -> None:
-        """Raises IllegalPhaseError for a transition that the table does not have."""
+        """Raises IllegalStateError for a transition that the table does not have."""
         if phase not in TRANSITIONS[self.now]:
-            raise IllegalPhaseError(self.now, phase)
+            raise IllegalStateError("a task run", self.now, phase)
         self.now = phase
         self.stopped = phase in STOPPED
 

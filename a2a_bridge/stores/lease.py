@@ -22,20 +22,10 @@ from typing import Any, NamedTuple
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.bindings.offload import MUCH
-from a2a_bridge.core.errors import A2AError
+from a2a_bridge.core.errors import A2AError, IllegalStateError
 from a2a_bridge.core.messages import TERMINAL
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores.lease_states import (
-    ENDED,
-    GONE,
-    HELD,
-    LOST,
-    RELEASED,
-    TAKEN,
-    TRANSITIONS,
-    IllegalLeaseStateError,
-    LeaseState,
-)
+from a2a_bridge.stores.lease_states import ENDED, GONE, HELD, LOST, RELEASED, TAKEN, TRANSITIONS, LeaseState
 from a2a_bridge.stores.ports import Scope, Stored, Synced, VersionConflictError, ignore_loss, unavailable
 from a2a_bridge.stores.records import EARLIEST, LATEST, Place, TaskChange, TaskRow
 from a2a_bridge.stores.row_format import Joined, checksum_of, join_row, pack, storable
@@ -294,9 +284,9 @@ class TaskLease:
         self._on_lost = on_lost
 
     def to(self, state: LeaseState) -> None:
-        """Raises IllegalLeaseStateError for a transition that the table does not have."""
+        """Raises IllegalStateError for a transition that the table does not have."""
         if state not in TRANSITIONS[self.now]:
-            raise IllegalLeaseStateError(self.now, state)
+            raise IllegalStateError("a lease", self.now, state)
         self.now = state
 
     @property

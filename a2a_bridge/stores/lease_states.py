@@ -30,10 +30,3 @@ TRANSITIONS: dict[LeaseState, frozenset[LeaseState]] = {
 HELD, RELEASED, ENDED, TAKEN, LOST = LeaseState  # to read a member of an Enum takes Python 3.11 long
 #: states in which another lease has the task, so that there are no changes any more
 GONE = frozenset({TAKEN, LOST})
-
-
-class IllegalLeaseStateError(RuntimeError):
-    """A transition that the table does not have: a defect of the store."""
-
-    def __init__(self, before: LeaseState, after: LeaseState) -> None:
-        super().__init__(f"a lease cannot go from {before} to {after}")

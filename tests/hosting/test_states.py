@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.core.errors import Reason
+from a2a_bridge.core.errors import IllegalStateError, Reason
 from a2a_bridge.hosting import Event, Run, lease, pending_send
 from a2a_bridge.hosting.lease import (
     HandedOver,
     Held,
-    IllegalLeaseError,
     Lease,
     Lost,
     NotHeld,
@@ -21,15 +20,7 @@ from a2a_bridge.hosting.lease import (
     RunLease,
     refused,
 )
-from a2a_bridge.hosting.pending_send import (
-    ANSWERED,
-    DECIDED,
-    LEFT,
-    WAITING,
-    IllegalSenderError,
-    Sender,
-    SenderState,
-)
+from a2a_bridge.hosting.pending_send import ANSWERED, DECIDED, LEFT, WAITING, Sender, SenderState
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore
@@ -202,7 +193,7 @@ async def test_other_transitions_of_a_lease_are_defects(before: type[Lease]) -> 
             continue
         bench = await Bench.of(before)
         with pytest.raises(
-            IllegalLeaseError, match=f"from {before.__name__} to {type(after.lease.now).__name__}"
+            IllegalStateError, match=f"from {before.__name__} to {type(after.lease.now).__name__}"
         ):
             bench.lease.to(after.lease.now)
         await settle(bench)
@@ -332,7 +323,7 @@ async def test_other_transitions_of_a_sender_are_defects(before: SenderState) ->
     sent = Sent()
     sender = await sent.sender(before)
     for after in set(SenderState) - pending_send.TRANSITIONS[before]:
-        with pytest.raises(IllegalSenderError, match=f"from {before} to {after}"):
+        with pytest.raises(IllegalStateError, match=f"from {before} to {after}"):
             sender.to(after)
         assert sender.now is before
     await sent.end()

@@ -11,12 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hypothesis.strategies import booleans, sampled_from
 
 from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.errors import A2AError, IllegalStateError, Reason
 from a2a_bridge.core.messages import INTERRUPTED, RUNNING, TERMINAL
 from a2a_bridge.core.option_classes import EngineOptions
 from a2a_bridge.hosting import Engine, Run
 from a2a_bridge.hosting.executor import Event
-from a2a_bridge.hosting.phases import STOPPED, TRANSITIONS, IllegalPhaseError, Phase, RunPhase
+from a2a_bridge.hosting.phases import STOPPED, TRANSITIONS, Phase, RunPhase
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore
@@ -511,5 +511,5 @@ def test_every_phase_can_be_left_but_the_last_one() -> None:
 def test_a_transition_that_the_table_lacks_is_an_error() -> None:
     phase = RunPhase()
     phase.to(Phase.ENDING)
-    with pytest.raises(IllegalPhaseError, match="from ending to working"):
+    with pytest.raises(IllegalStateError, match="from ending to working"):
         phase.to(Phase.WORKING)
