@@ -156,6 +156,11 @@ class Server:
         """The card as a caller on this machine sees it."""
         return self._advertisement.card_with_tls()
 
+    @property
+    def cards(self) -> Mapping[str, hub.AgentCard]:
+        """The card under the name "", as servers of several agents have theirs by name."""
+        return {"": self.card}
+
     def card_at(self, url: str) -> hub.AgentCard:
         """The card as a caller at a base URL sees it."""
         return self._advertisement.card(url)
@@ -332,7 +337,7 @@ async def serve(
 
     if host is not None:
         host.options = replace(options.host_of("http"), jsonrpc_paths=paths)
-        host.card = advertisement.card
+        host.cards = lambda url: {"": advertisement.card(url)}
     hosts = _mount(service, plan, options, paths, host, shared)
     http = host or next((found for (family, _), found in hosts.items() if family == "http"), None)
     if signer is not None:

@@ -387,9 +387,8 @@ class ApplicationHost(DocumentHost, Protocol):
 
     #: whether the server below sends HTTP trailers, as gRPC needs; None before the first request
     trailers: bool | None
-    #: the card that a caller at a base URL gets, once the application has started
-    card: Callable[[str], hub.AgentCard] | None
-    #: those of several agents by name; None if there is one
+    #: the cards that a caller at a base URL gets, once the application has started, by the name of the agent;
+    #: "" for the only one
     cards: Callable[[str], Mapping[str, hub.AgentCard]] | None
     #: True once the server has begun to drain
     draining: bool

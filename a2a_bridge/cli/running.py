@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -135,7 +135,7 @@ async def serve_until_signal(
                 worker.ready(line)
                 stack.enter_context(worker.attach())
             if advertised is not None and (worker is None or worker.is_first):
-                await stack.enter_async_context(advertised.check_cards(cards_of(server)))
+                await stack.enter_async_context(advertised.check_cards(server.cards))
             with watch_loop():
                 await stop.wait()
             logger.info("%s: draining for at most %g s", stop.cause, grace)
@@ -174,17 +174,11 @@ async def _open(playground: AbstractAsyncContextManager[str]) -> AsyncIterator[s
         yield address
 
 
-def cards_of(server: Any) -> Mapping[str, hub.AgentCard]:
-    """The cards of a running server by the name of the agent; "" for the only one."""
-    several: Mapping[str, hub.AgentCard] | None = getattr(server, "cards", None)
-    return {"": server.card} if several is None else several
-
-
 def _announce(server: Any) -> None:
     """Prints the addresses on stderr."""
     if not sys.stderr.isatty():
         return
-    for card in cards_of(server).values():
+    for card in server.cards.values():
         print_message(f"{card.name} {card.version}".strip(), "bold")
         for interface in card.supported_interfaces:
             print_message(f"  {interface.protocol_binding:<10} {interface.protocol_version}  {interface.url}")

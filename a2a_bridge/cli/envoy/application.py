@@ -178,18 +178,9 @@ class Listening:
         self.admin = application.admin
 
     @property
-    def card(self) -> Any:
-        """The card of the only agent, as a caller on this machine sees it."""
-        return self._application.card(self._url)
-
-    @property
     def cards(self) -> Any:
-        """Those of several agents by name; None if there is one."""
-        return None if self._application.cards is None else self._application.cards(self._url)
-
-    @property
-    def _url(self) -> str:
-        return f"{'https' if self.secure else 'http'}://{self._address}"
+        """The cards by name, as a caller on this machine sees them; "" for the only one."""
+        return self._application.cards(f"{'https' if self.secure else 'http'}://{self._address}")
 
     async def drain(self, grace: float) -> None:
         """Rejects new work; running calls get `grace` seconds, then end as UNAVAILABLE. May be repeated."""

@@ -59,9 +59,7 @@ class Launch:
 
     def _subjects(self, server: Any) -> list[Subject]:
         """The agents of a server, as they are now."""
-        cards = getattr(server, "cards", None)
-        known = {"": server.card} if cards is None else cards
-        return [self._subject(server, name, card) for name, card in known.items()]
+        return [self._subject(server, name, card) for name, card in server.cards.items()]
 
     def _subject(self, server: Any, name: str, card: hub.AgentCard) -> Subject:
         certificate = self.flags.ssl_certfile

@@ -91,8 +91,7 @@ class AsgiHost(Mounts):
         self.watches = Watches(options.header_timeout)
         #: the requests in progress
         self.running: set[AsgiRequest] = set()
-        #: the card that a caller at a base URL gets, once the application has started
-        self.card: Callable[[str], hub.AgentCard] | None = None
+        #: see `bindings.ApplicationHost`
         self.cards: Callable[[str], Mapping[str, hub.AgentCard]] | None = None
         #: the listener for operators, once the application has started
         self.admin: ListenAddress | None = None

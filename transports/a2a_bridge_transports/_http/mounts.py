@@ -444,7 +444,6 @@ class Site(Mounts):
         super().__init__(options)
         self.prefix = canonical(prefix)
         #: see `bindings.ApplicationHost`; the card of a site follows the base URL of each request
-        self.card: Callable[[str], hub.AgentCard] | None = None
         self.cards: Callable[[str], Mapping[str, hub.AgentCard]] | None = None
         self._host = host
         self._site_names = names
