@@ -3,7 +3,6 @@ whose bound is ours (others: tests/cli/test_terminal.py, tests/tools/client/test
 """
 
 import ast
-import html
 import io
 import logging
 import re
@@ -28,6 +27,7 @@ from a2a_bridge_tools.client.equivalents import Request, format_request
 from a2a_bridge_tools.client.flags import EquivalentKind
 from a2a_bridge_tools.playground.page import MOST, Deliveries
 from tests.architecture.repository import ROOT
+from tests.runtime.scene import commands
 
 #: a bell, the end of a command's quotes for a terminal, a sequence in one character, a direction, a forged line
 HOSTILE = "a\x07\x03\x9b2J\u202e\x1b]0;t\x07\n2026-01-01T00:00:00.000Z ERROR a2a_bridge: forged\x1b[8mhidden"
@@ -123,8 +123,7 @@ def test_the_page_of_an_agent_has_no_options_and_no_patterns() -> None:
             url=url, protocol_binding=binding, protocol_version="1.0", tenant="t\x9b"
         )
     page = agent_page(card, "http://x").decode()
-    blocks = re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)
-    shown = [html.unescape(re.sub(r"</?[biq]>", "", one)) for one in blocks]
+    shown = commands(page)
     assert not [one for one in shown if CONTROL.search(one)]
     words = sorted((shlex.split(one) for one in shown), key=lambda one: one[0])
     assert [one[:2] for one in words[:2]] == [["curl", "-g"]] * 2

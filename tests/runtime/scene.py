@@ -1,6 +1,8 @@
-"""An agent that shows its input, and ways to run applications. No tests."""
+"""An agent that shows its input, ways to run applications, and what the page of an agent shows. No tests."""
 
 import asyncio
+import html
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -78,3 +80,9 @@ async def uvicorn_running(app: Any, **options: Any) -> AsyncIterator[str]:
         server.should_exit = True
         async with asyncio.timeout(PATIENCE):
             await task
+
+
+def commands(page: str) -> list[str]:
+    """The examples on the page of an agent, without their colours."""
+    blocks = re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)
+    return [html.unescape(re.sub(r"</?[biq]>", "", one)) for one in blocks]

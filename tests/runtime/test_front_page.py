@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import hashlib
-import html
 import re
 import shutil
 
@@ -18,6 +17,7 @@ from a2a_bridge.ext import ServeOptions
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from tests.patience import PATIENCE
+from tests.runtime.scene import commands
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 
@@ -31,11 +31,6 @@ async def echo(text: str) -> str:
 async def got(url: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
     async with ClientSession() as session, session.request(method, url, headers=headers) as response:
         return response.status, dict(response.headers), await response.text()
-
-
-def commands(page: str) -> list[str]:
-    blocks = re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)
-    return [html.unescape(re.sub(r"</?[biq]>", "", one)) for one in blocks]
 
 
 async def test_a_browser_sees_the_agent() -> None:
