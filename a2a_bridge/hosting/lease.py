@@ -45,8 +45,8 @@ class Opening:
         self.attempt = attempt
 
 
-class Held:
-    """The run has the lease, and may change the task."""
+class _Writing:
+    """A state with a writer: this process owns the task."""
 
     __slots__ = ("writer",)
 
@@ -54,33 +54,39 @@ class Held:
         self.writer = writer
 
 
-class HandedOver:
+class Held(_Writing):
+    """The run has the lease, and may change the task."""
+
+    __slots__ = ()
+
+
+class HandedOver(_Writing):
     """No further changes. The lease is kept until this process ends, so that others find an orphan. The last
     changes may be on the way to the store.
     """
 
-    __slots__ = ("writer",)
-
-    def __init__(self, writer: TaskWriter) -> None:
-        self.writer = writer
+    __slots__ = ()
 
 
-class Lost:
+class _Final:
+    """A state that no other follows. last: the number of an event, see the states."""
+
+    __slots__ = ("last",)
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+
+
+class Lost(_Final):
     """Another process owns the task. last: the number of the last event that is durable here."""
 
-    __slots__ = ("last",)
-
-    def __init__(self, last: int) -> None:
-        self.last = last
+    __slots__ = ()
 
 
-class Parted:
+class Parted(_Final):
     """The run has ended with the task, and has no lease. last: the number of the last event."""
 
-    __slots__ = ("last",)
-
-    def __init__(self, last: int) -> None:
-        self.last = last
+    __slots__ = ()
 
 
 Lease = NotHeld | Opening | Held | HandedOver | Lost | Parted
@@ -152,7 +158,7 @@ class RunLease:
     @property
     def held(self) -> bool:
         """True if this process owns the task, although it may change it no more."""
-        return isinstance(self.now, Held | HandedOver)
+        return isinstance(self.now, _Writing)
 
     @property
     def opening(self) -> bool:
@@ -162,9 +168,9 @@ class RunLease:
     def last(self) -> int:
         """The number of the last event of the working copy; after a loss, of the last durable one."""
         state = self.now
-        if isinstance(state, Held | HandedOver):
+        if isinstance(state, _Writing):
             return state.writer.last
-        if isinstance(state, Lost | Parted):
+        if isinstance(state, _Final):
             return state.last
         return 0 if state.stored is None else state.stored.last
 
@@ -172,13 +178,13 @@ class RunLease:
     def durable(self) -> int:
         """The number of the last event that is durable here. A later event in the store is of a new owner."""
         state = self.now
-        return state.writer.stored if isinstance(state, Held | HandedOver) else self.last
+        return state.writer.stored if isinstance(state, _Writing) else self.last
 
     @property
     def pending(self) -> bool:
         """True if any change is not durable yet."""
         state = self.now
-        return isinstance(state, Held | HandedOver) and state.writer.pending
+        return isinstance(state, _Writing) and state.writer.pending
 
     # ------------------------------------------------------------------ transitions
 
@@ -231,7 +237,7 @@ class RunLease:
     def part(self, *, release: bool) -> None:
         """No further changes. release: True to release a lease that the run has, after its last change."""
         state = self.now
-        if isinstance(state, Held | HandedOver):
+        if isinstance(state, _Writing):
             last = state.writer.last
             if release and type(state) is Held:
                 state.writer.release()
@@ -243,7 +249,7 @@ class RunLease:
 
     def _lose(self) -> None:
         state = self.now
-        if isinstance(state, Held | HandedOver):
+        if isinstance(state, _Writing):
             self.to(Lost(state.writer.stored))
         elif type(state) is Opening:  # between the end of the attempt and the news of it
             self.to(Lost(state.stored.last))
@@ -256,7 +262,7 @@ class RunLease:
         A2AError UNAVAILABLE if the store does not work.
         """
         state = self.now
-        if isinstance(state, Held | HandedOver):
+        if isinstance(state, _Writing):
             if state.writer.pending:
                 try:
                     await state.writer.sync()
@@ -268,7 +274,7 @@ class RunLease:
     def when_settled(self, callback: Synced) -> None:
         """Calls `callback` once all changes are durable, or with the error of `wait_settled`."""
         state = self.now
-        if isinstance(state, Held | HandedOver):
+        if isinstance(state, _Writing):
             state.writer.when_synced(
                 lambda error: callback(
                     OwnershipLostError() if isinstance(error, VersionConflictError) else error
