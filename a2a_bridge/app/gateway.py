@@ -11,19 +11,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from a2a_bridge.app.agent import open_store_of
+from a2a_bridge.app.layers import GATEWAY, GatewaySide, present
 from a2a_bridge.app.planning import ServeOptions, keeps_owners
 from a2a_bridge.bindings.binding import DialOptions, Document, Receive, http_post
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.cards import Candidate
-from a2a_bridge.cards.read import change_extended_card
 from a2a_bridge.cards.select import without_security
 from a2a_bridge.core.callers import ScopeOf
 from a2a_bridge.core.errors import A2AError
 from a2a_bridge.core.resume import offer_resume, offers_resume
-from a2a_bridge.core.service import Service
+from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.gateway.cards import CardReading, CardRefresh, without_lacking
 from a2a_bridge.gateway.connections import Connections, ask_while_gone, rejection
-from a2a_bridge.gateway.ownership import Owners, Ownership, StoredOwners
+from a2a_bridge.gateway.ownership import Owners, StoredOwners
 from a2a_bridge.gateway.relay_store import RelayStore
 from a2a_bridge.gateway.tasks import Tasks, scopes_by
 from a2a_bridge.gateway.upstream import Dial
@@ -90,9 +90,6 @@ async def gateway_app(
         )
         await connections.open(candidates, resumes=resumes)
         stack.push_async_callback(connections.aclose)
-        service: Service = connections
-        if options.upstream.credentials is not None:
-            service = change_extended_card(lambda card, _: without_security(card))(service)
         receivers: dict[str, Receive] = {}
         documents: Mapping[str, Document] = {}
         close: Callable[[float], Awaitable[None]] = _nothing
@@ -101,10 +98,11 @@ async def gateway_app(
             owners = StoredOwners(store.push_configs, tasks, options.name)
         elif owning:
             owners = Owners(tasks)
+        relay: Middleware | None = None
         if options.push_relay:
             relay, documents, close = await _relay(
                 stack,
-                service,
+                receivers,
                 options,
                 store,
                 lambda: connections.version,
@@ -113,11 +111,7 @@ async def gateway_app(
                 scopes_by(dial_options.forward),
                 memory,
             )
-            service = relay
-            receivers[RELAY_PATH] = relay.receive
-        if owners is not None:
-            lists = tasks if tasks.most_listed else None
-            service = Ownership(service, owners, unowned=options.task_access == "unowned", tasks=lists)
+        service = compose(connections, *present(GATEWAY, GatewaySide(options, tasks, owners, relay)))
         stack.push_async_callback(connections.aclose_streams)
         asking = asyncio.create_task(ask_while_gone(lambda: connections.failover), name="ask a lost agent")
         stack.push_async_callback(_cancel, asking)
@@ -171,7 +165,7 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 
 async def _relay(
     stack: AsyncExitStack,
-    service: Service,
+    receivers: dict[str, Receive],
     options: ServeOptions,
     store: Store | None,
     version: Callable[[], str],
@@ -179,7 +173,10 @@ async def _relay(
     owners: Owners | None,
     scoped: ScopeOf,
     memory: MemoryAccount,
-) -> tuple[Relay, Mapping[str, Document], Callable[[float], Awaitable[None]]]:
+) -> tuple[Middleware, Mapping[str, Document], Callable[[float], Awaitable[None]]]:
+    """The relay as a layer, its documents, and the function that closes it. receivers: gets the handler when
+    the layer is made.
+    """
     if options.push_options.signing_keys and not (store is not None and store.durable):
         raise ValueError("signing keys of a relay need a durable store, and none is configured")
     resolver = WebhookResolver(options.push_options.policy())
@@ -204,19 +201,24 @@ async def _relay(
         close = sending.close
         if sending.jwks is not None:
             documents[JWKS_PATH] = sending.jwks
-    relay = Relay(
-        service,
-        Webhook(post),
-        options.push_relay,
-        check=resolver.check,
-        store=relay_store,
-        agent_version=version,
-        names=names,
-        announced=pass_unchanged if owners is None else owners.rename_notification,
-        scoped=scoped,
-        memory=memory,
-    )
-    return relay, documents, close
+
+    def around(service: Service) -> Service:
+        relay = Relay(
+            service,
+            Webhook(post),
+            options.push_relay,
+            check=resolver.check,
+            store=relay_store,
+            agent_version=version,
+            names=names,
+            announced=pass_unchanged if owners is None else owners.rename_notification,
+            scoped=scoped,
+            memory=memory,
+        )
+        receivers[RELAY_PATH] = relay.receive
+        return relay
+
+    return around, documents, close
 
 
 async def _nothing(grace: float) -> None:

@@ -19,18 +19,17 @@ from a2a_bridge.app.agent import (
     take_target,
 )
 from a2a_bridge.app.gateway import GatewayApp, build_offered_card, follow_card, gateway_app
+from a2a_bridge.app.layers import ClientSide, Remembered, ServerSide, dial_through
 from a2a_bridge.app.lifetime import Lifetime
 from a2a_bridge.app.peer import Peer
 from a2a_bridge.app.planning import EVERYTHING, ServeOptions, identifies, keeps_owners, list_dialects, place
 from a2a_bridge.app.serving import (
-    Remembered,
     Served,
     Server,
     Shared,
     add_metrics,
     guard,
     log_rounding,
-    observe_dial,
     serve,
     serve_service,
 )
@@ -52,14 +51,11 @@ from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.kinds import Kinds, check_options, check_values, require
 from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.dialects import KNOWN, by_version
-from a2a_bridge.gateway import legacy
 from a2a_bridge.gateway.cards import CardReading
-from a2a_bridge.gateway.connections import UpstreamOptions
 from a2a_bridge.gateway.credentials.grants import TokenExchange
-from a2a_bridge.gateway.credentials.sending import add_credentials, note_mismatch
+from a2a_bridge.gateway.credentials.sending import note_mismatch
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.failover import dial_failover
-from a2a_bridge.gateway.polyfill import add_polyfill
 from a2a_bridge.gateway.tasks import Tasks, scopes_by
 from a2a_bridge.gateway.upstream import Dial, dial
 from a2a_bridge.hosting import Agent, Engine
@@ -201,13 +197,16 @@ def _gateway_dial(
     if isinstance(credentials, TokenExchange) and not identifies(options):
         raise ValueError("token exchange needs a gateway that authenticates its callers with bearer tokens")
     note_mismatch(card, credentials, dial_options.tls)
-    return dial_options, _adapt_dial(
-        observe_dial(dial, options.tracing, options.metrics, options.name or card.name),
+    of = ClientSide(
         tasks,
         options.upstream,
         # Lists of callers whose tasks are kept apart are answered above the connections.
         lists=bool(options.list_tasks_memory) and not keeps_owners(options),
+        tracing=options.tracing,
+        metrics=options.metrics,
+        agent=options.name or card.name,
     )
+    return dial_options, dial_through(dial, of)
 
 
 @opened_as("async with guarded_agent(…) as peer:", Agent.of)
@@ -219,7 +218,7 @@ async def guarded_agent(agent: Agent, options: ServeOptions | None = None) -> As
     async with agent.open() as opened:
         check_credentials(opened.card, options)
         async with agent_app(opened, options, sends=False) as one:
-            peer = Peer(guard(one.service, one.card, one.options), one.card)
+            peer = Peer(guard(one.service, ServerSide(one.options, one.card)), one.card)
             peer.memory = one.store.memory
             yield peer
             await one.close(options.grace)
@@ -242,7 +241,7 @@ async def guarded_gateway(
     ) as one:
         offered = build_offered_card(card, candidates, options)
         offer = Offer(offered)
-        peer = Peer(guard(one.service, offered, options, elsewhere=True, offer=offer), offered)
+        peer = Peer(guard(one.service, ServerSide(options, offered, elsewhere=True, offer=offer)), offered)
         peer.memory = one.memory
 
         def show(changed: hub.AgentCard) -> None:
@@ -265,20 +264,6 @@ def check_credentials(card: hub.AgentCard, options: ServeOptions) -> None:
     if card.security_requirements and not (identifies(options) or options.allow_unauthenticated):
         schemes = dict.fromkeys(name for one in card.security_requirements for name in one.schemes)
         raise UncheckedCredentialsError(card.name, tuple(schemes))
-
-
-def _adapt_dial(
-    dial: Dial, tasks: Tasks, upstream: UpstreamOptions | None = None, *, lists: bool = True
-) -> Dial:
-    """Dials agents of any version so that all behave like 1.0."""
-    upstream = upstream or UpstreamOptions()
-    dialling = dial if upstream.credentials is None else add_credentials(upstream.credentials, dial)
-
-    def table() -> Tasks:
-        # Endpoints that do not share their tasks have tables of their own.
-        return tasks.separate() if upstream.is_apart else tasks
-
-    return add_polyfill(table, lists=lists, dial=legacy.adapt_dial(dialling, table))
 
 
 def asgi(
@@ -366,7 +351,8 @@ def add_to_server(
         raise TypeError(f"{agent!r} has to be opened and closed, and the server here is not ours: {text}")
     check_credentials(agent.card, options)
     one = build_agent_app(agent, options)
-    service = guard(StartsLazily(one), one.card, one.options, KNOWN, Remembered(KNOWN, registers=False))
+    remembered = Remembered(KNOWN, registers=False)
+    service = guard(StartsLazily(one), ServerSide(one.options, one.card, remembered))
     if options.metrics is not None:
         options.metrics.watch(agent_gauges(agent.card.name, one))
     host = one.options.host_of("grpc")
@@ -413,13 +399,12 @@ async def connect(
         raise LookupError(f"no version {version!r}; known: {', '.join(one.version for one in KNOWN)}")
     if isinstance(target, Agent):
         async with target.open() as agent, agent_app(agent, ServeOptions(), sends=False) as one:
-            yield Peer(guard(one.service, one.card, one.options), one.card)
+            yield Peer(guard(one.service, ServerSide(one.options, one.card)), one.card)
         return
     card, candidates, options = await locate_agent(target, binding=binding, version=version, options=options)
     rounded.on_first = log_rounding
-    async with dial_failover(
-        candidates, options, dial=_adapt_dial(observe_dial(dial, options.tracing), Tasks())
-    ) as service:
+    dialling = dial_through(dial, ClientSide(tracing=options.tracing))
+    async with dial_failover(candidates, options, dial=dialling) as service:
         yield Peer(service, card, candidates[0].interface)
 
 

@@ -3,8 +3,7 @@
 Rules:
 1. Declared interfaces are mounted, and the card lists exactly these.
 2. Transports are reached by name only (`bindings.find`), so this module imports none of them.
-3. Every service gets the same middleware, hosted agent and gateway alike. There is middleware for metrics
-   and traces only if they are on. Client sides are watched where they reach the network: each attempt counts.
+3. Every service gets the same middleware, hosted agent and gateway alike: the rows of `layers.py`.
 4. Callers choose the Host header. So a signed card has the addresses of the options and of the listeners
    only, and a public URL is needed where callers can use none of these. One document has the keys of
    cards and of notifications.
@@ -14,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -22,6 +21,7 @@ from typing import cast
 
 from a2a_bridge.app.admin import Admin, announce
 from a2a_bridge.app.fronts import Fronts
+from a2a_bridge.app.layers import MOUNT, SERVER, MountSide, Remembered, ServerSide, present
 from a2a_bridge.app.peer import Peer
 from a2a_bridge.app.planning import (
     EVERYTHING,
@@ -32,12 +32,8 @@ from a2a_bridge.app.planning import (
     list_dialects,
     place,
 )
-from a2a_bridge.auth import LiveRules, authorise, describe_extended_card
-from a2a_bridge.auth.authentication import reject_unidentified
-from a2a_bridge.auth.rules import end_lapsed_calls
 from a2a_bridge.bindings.binding import (
     ApplicationHost,
-    DialOptions,
     Document,
     DocumentHost,
     Host,
@@ -47,34 +43,20 @@ from a2a_bridge.bindings.binding import (
     find,
 )
 from a2a_bridge.bindings.memory import MemoryAccount
-from a2a_bridge.cards import Advertisement, Candidate, Mounted
+from a2a_bridge.cards import Advertisement, Mounted
 from a2a_bridge.cards.build import WILDCARDS
 from a2a_bridge.cards.page import agent_page
 from a2a_bridge.codec import rounded
-from a2a_bridge.core.call import CallContext
-from a2a_bridge.core.callers import ScopeOf, scope_of
-from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.core.service import Middleware, Service, compose
-from a2a_bridge.dialects import GRPC, HTTP_JSON, JSONRPC, V1_0, Dialect, older_versions
-from a2a_bridge.gateway import legacy
-from a2a_bridge.gateway.cards import note_signatures, rewrite, rewrite_extended_card
-from a2a_bridge.gateway.tasks import Tasks
-from a2a_bridge.gateway.upstream import Dial
-from a2a_bridge.middleware import access_log, deadline, extensions, usage, validate
-from a2a_bridge.middleware.limits import LiveLimits
+from a2a_bridge.gateway.cards import note_signatures, rewrite
 from a2a_bridge.middleware.metrics import Gather, Metrics
-from a2a_bridge.middleware.stream_compat import stream_compat
-from a2a_bridge.middleware.tracing import TRACE_PARAMETERS, Tracing, client_spans, server_spans, tracer_of
 from a2a_bridge.middleware.validate import Offer
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.peers import profiles
-from a2a_bridge.push import JWKS_PATH, Registrations, push_memory
+from a2a_bridge.push import JWKS_PATH
 from a2a_bridge.signing import CardSigner, merge_key_sets
 
 _log = logging.getLogger("a2a_bridge.serving")
-
-#: kinds of bindings that identify callers; one of another package may ignore HostOptions.authenticate
-_OWN = (JSONRPC, HTTP_JSON, GRPC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +73,6 @@ class Shared:
     wrap: Middleware
     #: the agent's part of a host; None for a host of its own
     host: Callable[[str, ListenAddress, HostOptions], Host | None]
-
-
-class Remembered:
-    """The state of one server for callers of 0.x, in memory: push registrations and names of tasks. tasks:
-    keeps the names; None for a table of their own. registers: whether registrations
-    are remembered here, because the service does not store them.
-    """
-
-    def __init__(
-        self,
-        dialects: Sequence[Dialect],
-        scoped: ScopeOf = scope_of,
-        tasks: Tasks | None = None,
-        *,
-        registers: bool = True,
-    ) -> None:
-        self.registrations = Registrations() if registers else None
-        self.legacy = legacy.build_legacy(dialects, scoped, tasks)
 
 
 class Server:
@@ -181,49 +145,10 @@ class Server:
         await self._close(max(0.0, end - monotonic()))
 
 
-def guard(
-    service: Service,
-    card: hub.AgentCard,
-    options: ServeOptions,
-    dialects: Sequence[Dialect] = (V1_0,),
-    remembered: Remembered | None = None,
-    *,
-    elsewhere: bool = False,
-    offer: Offer | None = None,
-) -> Service:
-    """A service behind the middleware of every server. dialects: the served versions; middleware for 0.x
-    is added only with them. remembered: the memory for callers of 0.x, if it is shared. elsewhere: see
-    `validate`. offer: the extensions of the card, if it can change.
-    """
+def guard(service: Service, of: ServerSide) -> Service:
+    """A service behind the layers of every server."""
     rounded.on_first = log_rounding
-    bounds = options.limits
-    counted = () if options.usage is None else (usage(options.usage),)
-    rules = options.access_rules
-    watched = server_middleware(options, options.name or card.name)
-    older: tuple[Middleware, ...] = ()
-    if older_versions(dialects):
-        remembered = remembered or Remembered(dialects)
-        known = remembered.registrations
-        memory = () if known is None else (push_memory(known, dialects),)
-        older = (*remembered.legacy.middleware, *memory, stream_compat(dialects))
-    return compose(
-        service,
-        *watched,
-        *counted,
-        access_log(agent=options.name or card.name),
-        # Outside of the middleware that looks tasks up: a caller without access learns nothing of them.
-        authorise(rules, options.name),
-        end_lapsed_calls(
-            options.authentication, rules if isinstance(rules, LiveRules) else None, options.name
-        ),
-        deadline(),
-        *older,
-        validate(elsewhere=elsewhere),
-        extensions(offer or card),
-        *options.middleware,
-        # Inside the middleware of the options, which may authenticate the caller.
-        bounds.wrap if isinstance(bounds, LiveLimits) else LiveLimits(bounds).wrap,
-    )
+    return compose(service, *present(SERVER, of))
 
 
 async def _nothing(grace: float) -> None:
@@ -286,10 +211,8 @@ async def serve(
     """
     profiles()  # a broken entry point must fail the start, and not each call later
     options = add_metrics(options)
-    service, rewrites = served.service, served.rewrites_card
+    rewrites = served.rewrites_card
     paths = jsonrpc_paths(served.card)
-    if options.authentication is not None:
-        service = compose(service, describe_extended_card(options.authentication))
     signer = card_signer(options)
 
     def shown(card: hub.AgentCard) -> hub.AgentCard:
@@ -318,14 +241,19 @@ async def serve(
         prefix="" if shared is None else shared.prefix,
         sign=None if signer is None else signer.sign,
     )
-    if rewrites or card.capabilities.extended_agent_card:
-        addressed = _address(advertisement, only_missing=not rewrites, resumes=offers_resume(card))
-        service = compose(service, addressed)
     offer = Offer(card) if rewrites else None
-    dialects = list_dialects(one.interface for one in plan)
-    service = guard(service, card, options, dialects, served.remembered, elsewhere=rewrites, offer=offer)
-    if shared is not None:
-        service = shared.wrap(service)
+    service = guard(
+        served.service,
+        ServerSide(
+            options,
+            card,
+            served.remembered or Remembered(list_dialects(one.interface for one in plan)),
+            elsewhere=rewrites,
+            offer=offer,
+            advertisement=advertisement,
+            counting=None if shared is None else shared.wrap,
+        ),
+    )
     peer = Peer(service, card)
     peer.memory = served.memory
 
@@ -410,26 +338,13 @@ def _mount(
                 host_options = replace(options.host_of(family), jsonrpc_paths=paths)
                 own = None if shared is None else shared.host(family, address, host_options)
                 mounted = hosts[family, address] = own or binding.host(address, host_options)
-            identified = service
-            if binding.kind not in _OWN and options.host_of(family).authenticate is not None:
-                identified = compose(service, reject_unidentified(kind))
-            binding.mount(mounted, path, identified, dialects)
+            side = MountSide(binding.kind, kind, options.host_of(family).authenticate is not None)
+            binding.mount(mounted, path, compose(service, *present(MOUNT, side)), dialects)
     return hosts
 
 
 def _grpc_of(host: ApplicationHost | None) -> Callable[[], bool] | None:
     return None if host is None else lambda: bool(host.trailers)
-
-
-def _address(advertisement: Advertisement, *, only_missing: bool = True, resumes: bool = False) -> Middleware:
-    """Middleware that gives extended cards the interfaces of the public card, as this caller sees them."""
-    # With several listeners, the base URL of a call may belong to another listener than the card's.
-    alone = len({one.address for one in advertisement.mounted if one.family == "http"}) == 1
-
-    def interfaces(context: CallContext) -> Iterable[hub.AgentInterface]:
-        return advertisement.card(context.origin.base_url if alone else "").supported_interfaces
-
-    return rewrite_extended_card(interfaces, only_missing=only_missing, resumes=resumes)
 
 
 def _publish(
@@ -498,32 +413,3 @@ def add_metrics(options: ServeOptions) -> ServeOptions:
     if options.admin is None or options.metrics is not None:
         return options
     return replace(options, metrics=Metrics())
-
-
-def server_middleware(options: ServeOptions, agent: str) -> tuple[Middleware, ...]:
-    """The middleware around all other of a served agent. agent: its name."""
-    tracer = tracer_of(options.tracing)
-    found = () if tracer is None else (server_spans(tracer),)
-    return found if options.metrics is None else (*found, options.metrics.server_middleware(agent))
-
-
-def observe_dial(dial: Dial, tracing: Tracing, metrics: Metrics | None = None, agent: str = "") -> Dial:
-    """Dials like `dial`, with metrics and traces of each call. agent: the name of the dialled agent."""
-    tracer = tracer_of(tracing)
-    if tracer is None and metrics is None:
-        return dial
-
-    @asynccontextmanager
-    async def dial_observed(candidate: Candidate, options: DialOptions) -> AsyncIterator[Service]:
-        binding, version = candidate.interface.protocol_binding, candidate.dialect.version
-        around: list[Middleware] = []
-        if tracer is not None:
-            # Also where an application forwards nothing of its callers: the span is not theirs.
-            options = replace(options, forward=options.forward | TRACE_PARAMETERS)
-            around.append(client_spans(tracer, binding, version, candidate.interface.url))
-        if metrics is not None:
-            around.append(metrics.client_middleware(agent, binding, version))
-        async with dial(candidate, options) as service:
-            yield compose(service, *around)
-
-    return dial_observed

@@ -10,8 +10,8 @@ Rules:
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
@@ -25,16 +25,7 @@ from a2a_bridge.core.call import EXTENSIONS_PARAMETER, Call, Origin
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.masking import without_query_values
 from a2a_bridge.core.operations import SEND_STREAMING_MESSAGE, Req, Res
-from a2a_bridge.core.service import (
-    Event,
-    Events,
-    HandedOver,
-    Middleware,
-    Service,
-    compose,
-    innermost,
-    open_stream,
-)
+from a2a_bridge.core.service import Event, Events, HandedOver, Service, innermost, open_stream
 
 logger = logging.getLogger(__name__)
 
@@ -53,10 +44,9 @@ Dial = Callable[[Candidate, DialOptions], AbstractAsyncContextManager[Service]]
 
 
 def dial(candidate: Candidate, options: DialOptions) -> AbstractAsyncContextManager[Service]:
-    """The client side for a candidate, from the binding of its card entry, with the options' middleware."""
+    """The client side for a candidate, from the binding of its card entry."""
     binding = find(candidate.interface.protocol_binding)
-    opening = binding.dial(candidate.interface, candidate.dialect, options_for(candidate, options))
-    return _wrap(opening, options.middleware) if options.middleware else opening
+    return binding.dial(candidate.interface, candidate.dialect, options_for(candidate, options))
 
 
 def options_for(candidate: Candidate, options: DialOptions) -> DialOptions:
@@ -66,14 +56,6 @@ def options_for(candidate: Candidate, options: DialOptions) -> DialOptions:
     if candidate.resolve is not None:
         options = replace(options, resolve=candidate.resolve)
     return candidate.dial_options(options)
-
-
-@asynccontextmanager
-async def _wrap(
-    opening: AbstractAsyncContextManager[Service], middleware: Sequence[Middleware]
-) -> AsyncIterator[Service]:
-    async with opening as service:
-        yield compose(service, *middleware)
 
 
 def is_connect_failure(error: A2AError) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.scale import report as scale
-from tests.docs import api, commands, fronts, limits, losses, metrics, options, peers, states
+from tests.docs import api, commands, fronts, layers, limits, losses, metrics, options, peers, states
 from tests.docs.pages import DOCS, ROOT
 from tests.fronts.grid import results
 from tests.fronts.grid.table import GROUPS
@@ -65,6 +65,7 @@ def everything() -> Iterator[Made]:
     yield Made(design, states.leases, "states of a lease")
     yield Made(design, states.stored_leases, "states of a lease in a store")
     yield Made(design, states.senders, "states of a sender")
+    yield Made(design, layers.table, "layers of a call")
     yield Made(DOCS / "reference" / "commands.md", commands.index, "commands")
     yield Made(ROOT / "mkdocs.yml", commands.navigation, "commands")
     yield Made(DOCS / "reference" / "configuration.md", options.configuration, "configuration")

@@ -14,8 +14,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from a2a_bridge.app.planning import ServeOptions
-from a2a_bridge.app.serving import server_middleware
 from a2a_bridge.core.call import Call, CallContext, Origin
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.service import Service, compose
@@ -23,6 +21,8 @@ from a2a_bridge.middleware import deadline
 from a2a_bridge.middleware.tracing import client_spans, delivery_spans, server_spans, tracer_of
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.probe import Probe, answering, holding, waiting, yielding
+from tests.architecture.repository import ROOT
+from tests.middleware.observed import BOTH, observing
 from tests.middleware.scene import TASK, ask, get, send, subscribe
 from tests.middleware.test_access_log import working
 from tests.patience import PATIENCE
@@ -285,25 +285,22 @@ def test_what_is_off_is_not_there() -> None:
     code_ = (
         "import sys\n"
         "from a2a_bridge.app import runtime\n"
-        "from a2a_bridge.app.serving import observe_dial, server_middleware\n"
-        "from a2a_bridge.app.planning import ServeOptions\n"
-        "assert server_middleware(ServeOptions(), 'x') == ()\n"
-        "assert observe_dial(runtime.dial, 'auto') is runtime.dial\n"
+        "from tests.middleware.observed import BOTH, observing\n"
+        "assert observing('auto') == []\n"
         "loaded = [name for name in sys.modules if name.startswith(('opentelemetry', 'prometheus_client'))]\n"
         "assert not loaded, loaded\n"
         "import opentelemetry.trace\n"
-        "assert server_middleware(ServeOptions(), 'x') == ()\n"
-        "assert observe_dial(runtime.dial, 'auto') is runtime.dial\n"
+        "assert observing('auto') == []\n"
         "from opentelemetry.sdk.trace import TracerProvider\n"
         "opentelemetry.trace.set_tracer_provider(TracerProvider())\n"
-        "assert len(server_middleware(ServeOptions(), 'x')) == 1\n"
-        "assert server_middleware(ServeOptions(tracing='off'), 'x') == ()\n"
+        "assert observing('auto') == BOTH\n"
+        "assert observing('off') == []\n"
     )
-    subprocess.run([sys.executable, "-c", code_], check=True, timeout=PATIENCE)
+    subprocess.run([sys.executable, "-c", code_], cwd=ROOT, check=True, timeout=PATIENCE)
 
 
 def test_a_provider_in_the_options_is_used(traces: Traces) -> None:
-    assert len(server_middleware(ServeOptions(tracing=traces.provider), "x")) == 1
+    assert observing(traces.provider) == BOTH
 
 
 async def test_a_delivery_names_the_message_that_caused_it(traces: Traces) -> None:
