@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -25,15 +24,14 @@ from a2a_bridge.app.serving import Server, Shared
 from a2a_bridge.cards import interface
 from a2a_bridge.cli.advertised import Advertised
 from a2a_bridge.cli.config_file import ConfigFile
-from a2a_bridge.cli.connect import version_of
-from a2a_bridge.cli.gateway_setup import found, gateway_options
+from a2a_bridge.cli.gateway_setup import GatewayPlanner, found
 from a2a_bridge.cli.output import progress
 from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.running import builtin_or_envoy, launch_of, serve_until_signal
 from a2a_bridge.cli.server_flags import flags_of
-from a2a_bridge.cli.server_options import ListenOptions, limits_of, load_agent
+from a2a_bridge.cli.server_options import AgentPlanner, ListenOptions, ServerPlanner, limits_of
 from a2a_bridge.cli.target import BadTargetError, parse
-from a2a_bridge.cli.values import HEADER, parse_binding, usage_error
+from a2a_bridge.cli.values import HEADER, usage_error
 from a2a_bridge.dialects import GRPC
 from a2a_bridge.middleware.limits import LiveLimits
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -46,16 +44,114 @@ logger = logging.getLogger("a2a_bridge.cli.agents")
 
 
 @dataclass(frozen=True, slots=True)
+class ConfiguredAgent:
+    """One agent of a file."""
+
+    name: str
+    #: its table
+    settings: Any
+    #: the flags of the command, with the options of the table in their place
+    flags: Any
+    #: whether it is the only agent of the file
+    only: bool
+
+    @classmethod
+    def all_of(cls, command: Any) -> dict[str, ConfiguredAgent]:
+        """The agents of a file, by name. command: its flags."""
+        only = len(command.agents) == 1
+        found = {}
+        for name, settings in command.agents.items():
+            flags = flags_of(command, settings)
+            if "public_url" not in settings.given:
+                flags = replace(flags, public_url="")
+            if relay := getattr(flags, "push_relay", ""):
+                flags = replace(flags, push_relay=f"{relay.rstrip('/')}{PATH}/{name}")
+            found[name] = cls(name, settings, flags, only)
+        return found
+
+    @property
+    def key(self) -> object:
+        """What the agent is made of, but for its limits, which change while it runs."""
+        without = dict.fromkeys(("max_calls", "max_streams"))
+        return replace(self.settings, given=self.settings.given - without.keys(), **without), self.only
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its host names."""
+        return (self.settings.host.lower(),) if self.settings.host else ()
+
+    def interfaces(self, listening: ListenOptions) -> tuple[hub.AgentInterface, ...]:
+        """Its interfaces: on the common addresses, but for a gRPC address of its own."""
+        own = "grpc" in self.settings.given
+        found = [
+            one
+            if own and one.protocol_binding == GRPC.name
+            else interface(one.protocol_binding, version=one.protocol_version)
+            for one in listening.interfaces
+        ]
+        return interfaces_of(self.name, found, self.names, at_root=self.only)
+
+    def options(self, own: ServeOptions, server: ServeOptions) -> ServeOptions:
+        """Its options. The access rules are the server's, where they can change for all."""
+        return options_of(self.name, replace(own, access_rules=()), server)
+
+    def entry(self, opening: Callable[[Shared], AbstractAsyncContextManager[Server]]) -> AgentEntry:
+        return AgentEntry(self.name, opening, self.names, at_root=self.only)
+
+    def check_credentials(self) -> None:
+        """Raises typer.BadParameter if one of several agents would get credentials that no table gives it."""
+        for option in _CREDENTIALS:
+            if option not in self.settings.given and getattr(self.flags, option):
+                raise usage_error(
+                    f"--{option.replace('_', '-')}",
+                    f"several agents must not share credentials; [agents.{self.name}] has those of one",
+                )
+        for variable in os.environ:
+            if variable.startswith(HEADER):
+                raise usage_error(
+                    variable,
+                    "several agents must not share credentials; header in [agents.NAME] takes @FILE",
+                )
+
+    def check_own_store(self) -> None:
+        """Raises typer.BadParameter if one of several agents would have the store of the command."""
+        if self.flags.store not in ("", MEMORY) and "store" not in self.settings.given:
+            text = f"several agents cannot share it; [agents.{self.name}] store = … names one of its own"
+            raise usage_error("--store", text)
+
+    @contextmanager
+    def reported(self) -> Iterator[None]:
+        """Adds the place to an error of the table of the agent: its options have the names of flags."""
+        file = self.flags.config
+        try:
+            yield
+        except typer.BadParameter as error:
+            option = str(error.param_hint or "").removeprefix("--").replace("-", "_")
+            line = 0 if file is None else ConfigFile.read(file).line_of(("agents", self.name, option))
+            place = f"{file}:{line}: " if line else ""
+            error.message = f"{place}[agents.{self.name}]: {error.message}"
+            raise
+        except BadTargetError as error:
+            raise BadTargetError(f"[agents.{self.name}]: {error}") from None
+
+
+#: options that prove who calls an agent; the credentials for one agent must not reach another
+_CREDENTIALS = (
+    *("header", "credentials_for", "cert", "cert_key", "upstream_auth", "upstream_client_id"),
+    *("upstream_client_secret", "upstream_issuer", "upstream_token_url"),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class AgentKind:
-    """What differs between the commands. name: for `Launch`. entry: (name, its settings, its flags, its host
-    names, whether it is the only one, the playground) → the agent and its limits. An entry raises
-    typer.BadParameter.
+    """What differs between the commands. name: for `Launch`. entry: an agent, the playground → its entry and
+    its limits. An entry raises typer.BadParameter.
     """
 
     name: str
-    entry: Callable[[str, Any, Any, tuple[str, ...], bool, Launch | None], tuple[AgentEntry, LiveLimits]]
-    #: whether two of an agent can be open at the same time, by its flags and settings
-    overlaps: Callable[[Any, Any], bool]
+    entry: Callable[[ConfiguredAgent, Launch | None], tuple[AgentEntry, LiveLimits]]
+    #: whether two of an agent can be open at the same time
+    overlaps: Callable[[ConfiguredAgent], bool]
 
 
 @dataclass(slots=True)
@@ -76,11 +172,11 @@ class _Changes:
         self._open: dict[str, _Open] = {}
         self.server: Agents | None = None
 
-    def entries(self, flags: Any) -> list[AgentEntry]:
+    def entries(self, agents: Mapping[str, ConfiguredAgent]) -> list[AgentEntry]:
         """The agents at the start. Raises typer.BadParameter."""
         found = []
-        for name in flags.agents:
-            entry, self._open[name] = self._entry(flags, name)
+        for name, one in agents.items():
+            entry, self._open[name] = self._entry(one)
             found.append(entry)
         return found
 
@@ -102,21 +198,22 @@ class _Changes:
             raise usage_error("[agents]", "the file has no agent")
         server = self.server
         assert server is not None  # noqa: S101  set before the first change
-        same = {name for name, one in self._open.items() if name in new.agents and one.key == _key(new, name)}
+        agents = ConfiguredAgent.all_of(new)
+        same = {name for name, one in self._open.items() if name in agents and one.key == agents[name].key}
         # All before the first change: a file that is not valid changes nothing.
-        made = {name: self._entry(new, name) for name in new.agents if name not in same}
-        gone = [name for name in self._open if name not in new.agents]
+        made = {name: self._entry(one) for name, one in agents.items() if name not in same}
+        gone = [name for name in self._open if name not in agents]
         for name in gone:
             del self._open[name]
         # Together: none of them takes calls while another one has its grace.
         await asyncio.gather(*(server.remove(name, self._grace) for name in gone))
-        for name, settings in new.agents.items():
+        for name, one in agents.items():
             before = self._open.get(name)
             if before is not None and name in same:
-                before.limits.change(limits_of(flags_of(new, settings)))
+                before.limits.change(limits_of(one.flags))
                 continue
             entry, opened = made[name]
-            if before is not None and self._kind.overlaps(flags_of(new, settings), settings):
+            if before is not None and self._kind.overlaps(one):
                 await server.replace(entry, self._grace)
             else:
                 if before is not None:
@@ -126,47 +223,22 @@ class _Changes:
             # Only now: an agent that could not be opened is tried again with the next file.
             self._open[name] = opened
 
-    def _entry(self, flags: Any, name: str) -> tuple[AgentEntry, _Open]:
-        settings, only = flags.agents[name], len(flags.agents) == 1
-        names = (settings.host.lower(),) if settings.host else ()
-        with _in_table(flags.config, name):
-            own = flags_of(flags, settings)
-            entry, limits = self._kind.entry(name, settings, own, names, only, self._launch)
-        return entry, _Open(_key(flags, name), limits)
-
-
-@contextmanager
-def _in_table(file: Path | None, name: str) -> Iterator[None]:
-    """Adds the place to an error of the table of an agent: its options have the names of flags."""
-    try:
-        yield
-    except typer.BadParameter as error:
-        option = str(error.param_hint or "").removeprefix("--").replace("-", "_")
-        line = 0 if file is None else ConfigFile.read(file).line_of(("agents", name, option))
-        place = f"{file}:{line}: " if line else ""
-        error.message = f"{place}[agents.{name}]: {error.message}"
-        raise
-    except BadTargetError as error:
-        raise BadTargetError(f"[agents.{name}]: {error}") from None
-
-
-def _key(flags: Any, name: str) -> object:
-    """What an agent is made of, but for its limits, which change while it runs."""
-    settings = flags.agents[name]
-    without = dict.fromkeys(("max_calls", "max_streams"))
-    return replace(settings, given=settings.given - without.keys(), **without), len(flags.agents) == 1
+    def _entry(self, one: ConfiguredAgent) -> tuple[AgentEntry, _Open]:
+        with one.reported():
+            entry, limits = self._kind.entry(one, self._launch)
+        return entry, _Open(one.key, limits)
 
 
 async def serve_all(kind: AgentKind, flags: Any, reloader: Reloader | None) -> None:
     """Serves the agents of a configuration file until a signal. Raises typer.BadParameter."""
     if flags.no_http:
         raise usage_error("--no-http", "the agents of a file are found over HTTP")
-    listening = ListenOptions.of(flags)
+    listening = ServerPlanner(flags).listening()
     options = replace(listening.options, http=listening.http, grpc=listening.grpc)
     launch = launch_of(flags, kind.name)
     listening.follow(reloader)
     changes = _Changes(kind, flags.timeout_graceful_shutdown, launch)
-    entries = changes.entries(flags)
+    entries = changes.entries(ConfiguredAgent.all_of(flags))
     if reloader is not None:
         reloader.on_change(changes.apply)
 
@@ -202,108 +274,48 @@ async def serve_all(kind: AgentKind, flags: Any, reloader: Reloader | None) -> N
     )
 
 
-def _own(options: ServeOptions) -> ServeOptions:
-    """The options of one agent. The access rules are the server's, where they can change for all."""
-    return replace(options, access_rules=())
-
-
 def _limits(listening: ListenOptions) -> LiveLimits:
     limits = listening.options.limits
-    assert isinstance(limits, LiveLimits)  # noqa: S101  ListenOptions makes them so
+    assert isinstance(limits, LiveLimits)  # noqa: S101  ServerPlanner makes them so
     return limits
 
 
-def _interfaces(settings: Any, listening: ListenOptions) -> list[hub.AgentInterface]:
-    """The interfaces of an agent: on the common addresses, but for a gRPC address of its own."""
-    own = "grpc" in settings.given
-    return [
-        one
-        if own and one.protocol_binding == GRPC.name
-        else interface(one.protocol_binding, version=one.protocol_version)
-        for one in listening.interfaces
-    ]
-
-
-#: options that prove who calls an agent; the credentials for one agent must not reach another
-_CREDENTIALS = (
-    *("header", "credentials_for", "cert", "cert_key", "upstream_auth", "upstream_client_id"),
-    *("upstream_client_secret", "upstream_issuer", "upstream_token_url"),
-)
-
-
-def _check_credentials(name: str, settings: Any, flags: Any) -> None:
-    """Raises typer.BadParameter if one of several agents would get credentials that no table gives it."""
-    for option in _CREDENTIALS:
-        if option not in settings.given and getattr(flags, option):
-            raise usage_error(
-                f"--{option.replace('_', '-')}",
-                f"several agents must not share credentials; [agents.{name}] has those of one",
-            )
-    for variable in os.environ:
-        if variable.startswith(HEADER):
-            raise usage_error(
-                variable, "several agents must not share credentials; header in [agents.NAME] takes @FILE"
-            )
-
-
-def _check_own_store(name: str, settings: Any, flags: Any) -> None:
-    """Raises typer.BadParameter if one of several agents would have the store of the command."""
-    if flags.store not in ("", MEMORY) and "store" not in settings.given:
-        text = f"several agents cannot share it; [agents.{name}] store = … names one of its own"
-        raise usage_error("--store", text)
-
-
-def _remote(
-    name: str, settings: Any, flags: Any, names: tuple[str, ...], only: bool, launch: Launch | None
-) -> tuple[AgentEntry, LiveLimits]:
-    if not only:
-        _check_credentials(name, settings, flags)
-    if "public_url" not in settings.given:
-        flags = replace(flags, public_url="")
-    if flags.push_relay:
-        flags = replace(flags, push_relay=f"{flags.push_relay.rstrip('/')}{PATH}/{name}")
-    listening, dialling = gateway_options(flags)
-    if not only and (flags.push_relay or keeps_owners(listening.options)):
-        _check_own_store(name, settings, flags)
-    target = parse(settings.upstream)
+def _remote(one: ConfiguredAgent, launch: Launch | None) -> tuple[AgentEntry, LiveLimits]:
+    if not one.only:
+        one.check_credentials()
+    plan = GatewayPlanner(one.flags).plan()
+    listening = plan.listening
+    if not one.only and (one.flags.push_relay or keeps_owners(listening.options)):
+        one.check_own_store()
+    target = parse(one.settings.upstream)
 
     @asynccontextmanager
     async def open_server(shared: Shared) -> AsyncIterator[Server]:
-        options = options_of(name, _own(listening.options), shared.options)
-        version = version_of(flags.a2a_version)
-        async with found(
-            target, options, dialling, file=flags.card, binding=parse_binding(flags.binding), version=version
-        ) as (card, candidates, served, dial_options):
-            tapped = dial_options if launch is None else launch.tap(name, card, candidates, dial_options)
-            interfaces = interfaces_of(name, _interfaces(settings, listening), names, at_root=only)
+        options = one.options(listening.options, shared.options)
+        async with found(target, plan, options) as (card, candidates, served, dialling):
+            tapped = dialling if launch is None else launch.tap(one.name, card, candidates, dialling)
+            interfaces = one.interfaces(listening)
             async with serve_gateway(card, candidates, interfaces, served, tapped, shared=shared) as server:
                 yield server
 
-    return AgentEntry(name, open_server, names, at_root=only), _limits(listening)
+    return one.entry(open_server), _limits(listening)
 
 
-def _host(
-    name: str, settings: Any, flags: Any, names: tuple[str, ...], only: bool, _launch: Launch | None
-) -> tuple[AgentEntry, LiveLimits]:
-    if "public_url" not in settings.given:
-        flags = replace(flags, public_url="")
-    if not only:
-        _check_own_store(name, settings, flags)
-    loaded = load_agent(settings.agent, flags, name)
-    listening = loaded.listening
-    interfaces = interfaces_of(name, _interfaces(settings, listening), names, at_root=only)
+def _host(one: ConfiguredAgent, _launch: Launch | None) -> tuple[AgentEntry, LiveLimits]:
+    if not one.only:
+        one.check_own_store()
+    loaded = AgentPlanner(one.flags).load(one.settings.agent, one.name)
+    interfaces = one.interfaces(loaded.listening)
 
     @asynccontextmanager
     async def open_server(shared: Shared) -> AsyncIterator[Server]:
         async with loaded.opened() as (agent, given):
-            options = options_of(name, _own(given), shared.options)
+            options = one.options(given, shared.options)
             async with serve_agent(agent, interfaces, options, shared=shared) as server:
                 yield server
 
-    return AgentEntry(name, open_server, names, at_root=only), _limits(listening)
+    return one.entry(open_server), _limits(loaded.listening)
 
 
-GATEWAY = AgentKind(
-    "gateway", _remote, lambda flags, settings: not flags.store and "grpc" not in settings.given
-)
-SERVE = AgentKind("agent", _host, lambda _flags, _settings: False)
+GATEWAY = AgentKind("gateway", _remote, lambda one: not one.flags.store and "grpc" not in one.settings.given)
+SERVE = AgentKind("agent", _host, lambda _: False)

@@ -118,9 +118,8 @@ def front_options(flags: EnvoyExportFlags, served: ServerFlags) -> FrontOptions:
 
 
 def _replicas(flags: EnvoyExportFlags, served: ServerFlags) -> tuple[Replica, ...]:
-    from a2a_bridge.cli.running import envoy_address
 
-    one_port = envoy_address(served)
+    one_port = served.envoy_address
     http = 0 if served.no_http else listen_address(one_port or served.http, "--http")[1]
     grpc = 0 if served.no_grpc else listen_address(one_port or served.grpc, "--grpc")[1]
     if not flags.replica:

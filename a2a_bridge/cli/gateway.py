@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from a2a_bridge.cli.reading import with_flags
-from a2a_bridge.cli.running import check_one_process, launch_of, run_in_envoy_if_requested
-from a2a_bridge.cli.security import note_open, note_task_owners
+from a2a_bridge.cli.running import check_one_process, launch_of, prepare, run_on
+from a2a_bridge.cli.security import note_task_owners
 from a2a_bridge.cli.server_flags import GatewayFlags, check_target
 from a2a_bridge.cli.values import parse_binding, usage_error, use_bridge_key
 from a2a_bridge.core.errors import Reason
@@ -35,18 +35,13 @@ def gateway(
       a2a-bridge gateway agent.internal:50051 --card card.json --public-url https://agent.example
     """
     check_target(target, flags.agents, "UPSTREAM")
-    check_one_process(flags)
-    note_open(flags)
-    run_in_envoy_if_requested(context, flags)
+    reloader = prepare(context, flags)
     from a2a_bridge.cli import workers
-    from a2a_bridge.cli.log_setup import configure_logging, open_logging
-    from a2a_bridge.cli.running import reloader_of, run_on
+    from a2a_bridge.cli.log_setup import open_logging
 
-    configure_logging(flags)
-    reloader = reloader_of(context)
-    open_logging(flags)
+    open_logging(flags.log_config, flags.log_format)
     parse_binding(flags.binding)
-    if workers.is_requested(flags):
+    if workers.is_requested(flags.workers):
 
         def check(new: GatewayFlags) -> None:
             check_one_process(new)
@@ -57,8 +52,7 @@ def gateway(
         note_task_owners(flags)
         raise workers.supervise(flags, reloader, check=check)
 
-    from a2a_bridge.cli.connect import version_of
-    from a2a_bridge.cli.gateway_setup import bridge, gateway_options
+    from a2a_bridge.cli.gateway_setup import GatewayPlanner, bridge
     from a2a_bridge.cli.output import guard
     from a2a_bridge.cli.target import parse
 
@@ -69,30 +63,20 @@ def gateway(
         with guard("the agents"):
             run_on(flags.loop, serve_all(GATEWAY, flags, reloader))
         return
-    listening, options = gateway_options(flags)
-    listening.follow(reloader)
-    with guard(target, advice=_advice(target, flags)):
-        run_on(
-            flags.loop,
-            bridge(
-                parse(target),
-                listening,
-                options,
-                file=flags.card,
-                binding=parse_binding(flags.binding),
-                version=version_of(flags.a2a_version),
-                grace=flags.timeout_graceful_shutdown,
-                reloader=reloader,
-                launch=launch_of(flags, "gateway"),
-            ),
-        )
+    plan = GatewayPlanner(flags).plan()
+    plan.listening.follow(reloader)
+    grace = flags.timeout_graceful_shutdown
+    with guard(target, advice=_advice(target, signed=flags.require_signed_card)):
+        parsed = parse(target)
+        launch = launch_of(flags, "gateway")
+        run_on(flags.loop, bridge(parsed, plan, grace=grace, reloader=reloader, launch=launch))
 
 
-def _advice(target: str, flags: GatewayFlags) -> dict[Reason, str]:
-    """What to try if the gateway cannot start, by the reason."""
+def _advice(target: str, *, signed: bool) -> dict[Reason, str]:
+    """What to try if the gateway cannot start, by the reason. signed: whether the card has to be signed."""
     show = f"a2a-bridge card get -a {target}"
     other = f"{show}; --card FILE takes the place of what is there"
-    if flags.require_signed_card:
+    if signed:
         other = "--card-keys with the keys of the agent, or no --require-signed-card"
     start = "the agent first, or --card FILE, with which the gateway starts without it"
     if "://" not in target and target.count(":") == 1 and target[0] != ":":

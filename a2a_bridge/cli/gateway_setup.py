@@ -1,6 +1,6 @@
 """From the flags of `gateway` to options, and to the gateway: its card is read, dialled and served.
-`gateway_options` and `with_upstream` make options of flags, and open no connection. `found` and `bridge` take
-options only, and know no flags.
+`GatewayPlanner` makes a plan of flags, and opens no connection. `found` and `bridge` take the plan, and know
+no flags.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from a2a_bridge.cli.connect import (
     grpc_interface,
     note_unknown,
     read_card_file,
+    version_of,
     with_user_url,
 )
 from a2a_bridge.cli.log_setup import configure_tracing
@@ -37,14 +38,14 @@ from a2a_bridge.cli.output import fail, print_message
 from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.running import builtin_or_envoy, serve_until_signal
 from a2a_bridge.cli.security import card_check
-from a2a_bridge.cli.server_flags import GatewayFlags, ReachFlags, UpstreamAuth
-from a2a_bridge.cli.server_options import ListenOptions, push_options, store_options
+from a2a_bridge.cli.server_flags import GatewayFlags, UpstreamAuth
+from a2a_bridge.cli.server_options import ListenOptions, ServerPlanner
 from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.cli.values import Exit, as_usage_error, file_text, parse_binding, secret_in, usage_error
 from a2a_bridge.core.errors import A2AError, Blame, Reason, cause_of
 from a2a_bridge.core.masking import without_query_values
 from a2a_bridge.core.option_classes import GrantValues, ReplayOptions, TokenEndpointValues, UpstreamValues
-from a2a_bridge.core.options import PREFIX, taken
+from a2a_bridge.core.options import PREFIX
 from a2a_bridge.dialects import GRPC, V0_3
 from a2a_bridge.gateway.cards import CardReader
 from a2a_bridge.gateway.credentials.grants import ClientCredentials, TokenExchange
@@ -58,62 +59,156 @@ if TYPE_CHECKING:
     from a2a_bridge.cli.running import Launch
 
 
-def gateway_options(flags: GatewayFlags, *, relays: bool = True) -> tuple[ListenOptions, DialOptions]:
-    """The options for one agent. relays: whether the command can relay notifications. Raises
-    typer.BadParameter, and typer.Exit.
-    """
-    parse_binding(flags.binding)
-    kind = flags.upstream_auth
-    if kind in (UpstreamAuth.PASS_THROUGH, UpstreamAuth.TOKEN_EXCHANGE):
-        for name in [one for one in NAMES if getattr(flags, one)]:
-            text = f"calls the agent without credentials of callers, which --upstream-auth {kind.value} needs"
-            raise usage_error(f"--{name}", text)
-    store, push_relay = flags.store, flags.push_relay
-    if flags.push_signing_key and (not push_relay or store in ("", MEMORY)):
-        raise usage_error(
-            "--push-signing-key",
-            f"needs --push-relay and a --store other than {MEMORY}; a gateway signs nothing without one",
+@dataclass(frozen=True, slots=True)
+class GatewayPlan:
+    """A gateway to one agent, before any connection is open."""
+
+    listening: ListenOptions
+    #: how the agent is called
+    dialling: DialOptions
+    #: the file of its card, in place of the card that it serves
+    file: Path | None
+    #: the binding and the version to use; empty: as the card says
+    binding: str
+    version: str
+
+
+_SECRET = "--upstream-client-secret"  # noqa: S105  the name of a flag
+#: the kinds that ask a token endpoint
+_TOKENS = (UpstreamAuth.CLIENT_CREDENTIALS, UpstreamAuth.TOKEN_EXCHANGE)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayPlanner(ServerPlanner):
+    """What the flags of `gateway` mean for one agent."""
+
+    flags: GatewayFlags
+
+    def plan(self, *, relays: bool = True) -> GatewayPlan:
+        """The gateway that the flags ask for. relays: whether the command can relay notifications. Raises
+        typer.BadParameter, and typer.Exit.
+        """
+        flags = self.flags
+        binding, kind = parse_binding(flags.binding), flags.upstream_auth
+        if kind in (UpstreamAuth.PASS_THROUGH, UpstreamAuth.TOKEN_EXCHANGE):
+            for name in [one for one in NAMES if getattr(flags, one)]:
+                auth = f"--upstream-auth {kind.value}"
+                text = f"calls the agent without credentials of callers, which {auth} needs"
+                raise usage_error(f"--{name}", text)
+        store, push_relay = flags.store, flags.push_relay
+        if flags.push_signing_key and (not push_relay or store in ("", MEMORY)):
+            raise usage_error(
+                "--push-signing-key",
+                f"needs --push-relay and a --store other than {MEMORY}; a gateway signs nothing without one",
+            )
+        listening = self.listening()
+        replay = ReplayOptions(**self._taken(ReplayOptions))
+        if not flags.replay_memory:
+            replay = replace(replay, tasks=0)
+        options = replace(
+            listening.options,
+            replay=replay,
+            store=store or None,
+            store_options=self.store(),
+            push_options=self.push(),
+            tracing=configure_tracing(flags.tracing),
         )
-    listening = ListenOptions.of(flags)
-    replay = ReplayOptions(**taken(ReplayOptions, flags))
-    if not flags.replay_memory:
-        replay = replace(replay, tasks=0)
-    options = replace(
-        listening.options,
-        replay=replay,
-        store=store or None,
-        store_options=store_options(flags),
-        push_options=push_options(flags),
-        tracing=configure_tracing(flags.tracing),
-    )
-    dialling = dial_options(flags)
-    dialling = replace(
-        dialling,
-        # The deadline of the caller limits a call; a blocking send has no usual duration.
-        timeout=None,
-        forward=dialling.forward | {name.lower() for name in flags.forward or ()},
-        check_card=card_check(flags, flags.cacert),
-    )
-    options = with_upstream(options, flags, dialling.parameters, ca=str(flags.cacert or ""))
-    used = push_relay or keeps_owners(options)
-    if store and not used and store != os.environ.get(PREFIX + "STORE"):
-        # The variable may be set for `serve`. The flag shows that the user expects a store.
-        relay = "--push-relay, or " if relays else ""
-        raise usage_error(
-            "--store",
-            f"needs {relay}callers that are checked here and not by the agent; nothing else is stored",
+        dialling = dial_options(flags)
+        dialling = replace(
+            dialling,
+            # The deadline of the caller limits a call; a blocking send has no usual duration.
+            timeout=None,
+            forward=dialling.forward | {name.lower() for name in flags.forward or ()},
+            check_card=card_check(flags, flags.cacert),
         )
-    return replace(listening, options=options), dialling
+        options = self._with_upstream(options, dialling.parameters)
+        used = push_relay or keeps_owners(options)
+        if store and not used and store != os.environ.get(PREFIX + "STORE"):
+            # The variable may be set for `serve`. The flag shows that the user expects a store.
+            relay = "--push-relay, or " if relays else ""
+            raise usage_error(
+                "--store",
+                f"needs {relay}callers that are checked here and not by the agent; nothing else is stored",
+            )
+        version = version_of(flags.a2a_version)
+        return GatewayPlan(replace(listening, options=options), dialling, flags.card, binding, version)
+
+    def _with_upstream(self, options: ServeOptions, parameters: Mapping[str, str]) -> ServeOptions:
+        """The options of a gateway, with the options for its agent. parameters: those of every call."""
+        flags = self.flags
+        for text in flags.endpoint or ():
+            with as_usage_error("--endpoint", ValueError):
+                check_endpoint(text)
+        if flags.upstream_auth is UpstreamAuth.TOKEN_EXCHANGE and not identifies(options):
+            raise usage_error(
+                "--upstream-auth",
+                "is token-exchange, which needs callers that this gateway authenticates by bearer tokens",
+            )
+        upstream = replace(
+            options.upstream, credentials=self._credentials(parameters), **self._taken(UpstreamValues)
+        )
+        passes = flags.upstream_auth is UpstreamAuth.PASS_THROUGH
+        return replace(options, upstream=upstream, pass_credentials=options.pass_credentials or passes)
+
+    def _credentials(self, parameters: Mapping[str, str]) -> UpstreamCredentials | None:
+        kind = self.flags.upstream_auth
+        if kind not in _TOKENS:
+            self._reject_token_flags()
+        if kind is None:
+            return None
+        if "authorization" in parameters and kind is not UpstreamAuth.STATIC:
+            raise usage_error(
+                "--upstream-auth",
+                f"is {kind.value}, and a header Authorization is configured for all calls",
+            )
+        if kind is UpstreamAuth.PASS_THROUGH:
+            return None
+        if kind is UpstreamAuth.NONE:
+            return StaticCredentials({})
+        if kind is UpstreamAuth.STATIC:
+            if not parameters:
+                raise usage_error(
+                    "--upstream-auth", f"is static, which needs -H 'NAME: @FILE' or {PREFIX}HEADER_NAME"
+                )
+            # The client side sends them already.
+            return StaticCredentials({}, also=frozenset(parameters))
+        make = ClientCredentials if kind is UpstreamAuth.CLIENT_CREDENTIALS else TokenExchange
+        return make(self._endpoint(), **self._taken(GrantValues))
+
+    def _endpoint(self) -> TokenEndpoint:
+        flags = self.flags
+        if bool(flags.upstream_token_url) == bool(flags.upstream_issuer):
+            raise usage_error("--upstream-auth", "needs one of --upstream-token-url and --upstream-issuer")
+        with as_usage_error("--upstream-auth", ValueError):
+            secret, ca = _secret(flags.upstream_client_secret), str(flags.cacert or "")
+            return TokenEndpoint(**self._taken(TokenEndpointValues), secret=secret, ca=ca)
+
+    def _reject_token_flags(self) -> None:
+        for name in ("token_url", "issuer", "client_id", "client_secret", "scope", "audience", "resource"):
+            if getattr(self.flags, f"upstream_{name}"):
+                raise usage_error(
+                    f"--upstream-{name.replace('_', '-')}",
+                    "needs --upstream-auth client-credentials or token-exchange",
+                )
+
+
+def _secret(text: str) -> Callable[[], str]:
+    """Reads the client secret. A file is read for each token, because secrets are rotated."""
+    if not text:
+        raise usage_error(_SECRET, "is missing")
+    if text.startswith("@"):
+        file_text(text[1:], _SECRET)
+        return partial(secret_in, text[1:])
+    if text != os.environ.get(PREFIX + "UPSTREAM_CLIENT_SECRET"):
+        # Everybody on the machine can read the arguments of a process.
+        raise usage_error(_SECRET, f"is @FILE; the secret itself belongs into {PREFIX}UPSTREAM_CLIENT_SECRET")
+    return lambda: text
 
 
 async def bridge(
     target: Target,
-    listening: ListenOptions,
-    options: DialOptions,
+    plan: GatewayPlan,
     *,
-    file: Path | None,
-    binding: str,
-    version: str,
     grace: float,
     reloader: Reloader | None = None,
     launch: Launch | None = None,
@@ -121,9 +216,8 @@ async def bridge(
     """Serves `target` until a signal. launch: the playground. Raises A2AError for an agent that cannot be
     reached or used.
     """
-    async with found(
-        target, listening.options, options, file=file, binding=binding, version=version
-    ) as upstream:
+    listening = plan.listening
+    async with found(target, plan, listening.options) as upstream:
         card, candidates, served, dialling = upstream
         if launch is not None:
             dialling = launch.tap("", card, candidates, dialling)
@@ -140,17 +234,13 @@ async def bridge(
 
 @asynccontextmanager
 async def found(
-    target: Target,
-    served: runtime.ServeOptions,
-    options: DialOptions,
-    *,
-    file: Path | None,
-    binding: str,
-    version: str,
-) -> AsyncIterator[tuple[hub.AgentCard, list[Candidate], runtime.ServeOptions, DialOptions]]:
-    """The card of an agent, its interfaces to dial, and the options to serve it and to dial it with. While
-    the context is open, its card can be read again. Raises A2AError when the agent cannot be reached or used.
+    target: Target, plan: GatewayPlan, served: ServeOptions
+) -> AsyncIterator[tuple[hub.AgentCard, list[Candidate], ServeOptions, DialOptions]]:
+    """The card of an agent, its interfaces to dial, and the options to serve it and to dial it with. served:
+    the options to serve it with, but for its card. While the context is open, its card can be read again.
+    Raises A2AError when the agent cannot be reached or used.
     """
+    options, file, binding, version = plan.dialling, plan.file, plan.binding, plan.version
     if target.is_code:
         raise fail(
             Exit.USAGE,
@@ -288,86 +378,3 @@ def upstream_card(
         address = interface(binding or "JSONRPC", target.place, version=version or "1.0")
         return hub.AgentCard(supported_interfaces=[address])
     return card
-
-
-_SECRET = "--upstream-client-secret"  # noqa: S105  the name of a flag
-#: the kinds that ask a token endpoint
-_TOKENS = (UpstreamAuth.CLIENT_CREDENTIALS, UpstreamAuth.TOKEN_EXCHANGE)
-
-
-def with_upstream(
-    options: ServeOptions, flags: ReachFlags, parameters: Mapping[str, str], *, ca: str = ""
-) -> ServeOptions:
-    """The options of a gateway, with the options for its agent from the flags. parameters: those of every
-    call. ca: PEM file of trusted authorities for the token endpoint. Raises typer.BadParameter.
-    """
-    for text in flags.endpoint or ():
-        with as_usage_error("--endpoint", ValueError):
-            check_endpoint(text)
-    if flags.upstream_auth is UpstreamAuth.TOKEN_EXCHANGE and not identifies(options):
-        raise usage_error(
-            "--upstream-auth",
-            "is token-exchange, which needs callers that this gateway authenticates by bearer tokens",
-        )
-    upstream = replace(
-        options.upstream,
-        credentials=_credentials(flags, parameters, ca),
-        **taken(UpstreamValues, flags),
-    )
-    passes = flags.upstream_auth is UpstreamAuth.PASS_THROUGH
-    return replace(options, upstream=upstream, pass_credentials=options.pass_credentials or passes)
-
-
-def _credentials(flags: ReachFlags, parameters: Mapping[str, str], ca: str) -> UpstreamCredentials | None:
-    kind = flags.upstream_auth
-    if kind not in _TOKENS:
-        _reject_token_flags(flags)
-    if kind is None:
-        return None
-    if "authorization" in parameters and kind is not UpstreamAuth.STATIC:
-        raise usage_error(
-            "--upstream-auth", f"is {kind.value}, and a header Authorization is configured for all calls"
-        )
-    if kind is UpstreamAuth.PASS_THROUGH:
-        return None
-    if kind is UpstreamAuth.NONE:
-        return StaticCredentials({})
-    if kind is UpstreamAuth.STATIC:
-        if not parameters:
-            raise usage_error(
-                "--upstream-auth", f"is static, which needs -H 'NAME: @FILE' or {PREFIX}HEADER_NAME"
-            )
-        # The client side sends them already.
-        return StaticCredentials({}, also=frozenset(parameters))
-    make = ClientCredentials if kind is UpstreamAuth.CLIENT_CREDENTIALS else TokenExchange
-    return make(_endpoint(flags, ca), **taken(GrantValues, flags))
-
-
-def _endpoint(flags: ReachFlags, ca: str) -> TokenEndpoint:
-    if bool(flags.upstream_token_url) == bool(flags.upstream_issuer):
-        raise usage_error("--upstream-auth", "needs one of --upstream-token-url and --upstream-issuer")
-    with as_usage_error("--upstream-auth", ValueError):
-        secret = _secret(flags.upstream_client_secret)
-        return TokenEndpoint(**taken(TokenEndpointValues, flags), secret=secret, ca=ca)
-
-
-def _secret(text: str) -> Callable[[], str]:
-    """Reads the client secret. A file is read for each token, because secrets are rotated."""
-    if not text:
-        raise usage_error(_SECRET, "is missing")
-    if text.startswith("@"):
-        file_text(text[1:], _SECRET)
-        return partial(secret_in, text[1:])
-    if text != os.environ.get(PREFIX + "UPSTREAM_CLIENT_SECRET"):
-        # Everybody on the machine can read the arguments of a process.
-        raise usage_error(_SECRET, f"is @FILE; the secret itself belongs into {PREFIX}UPSTREAM_CLIENT_SECRET")
-    return lambda: text
-
-
-def _reject_token_flags(flags: ReachFlags) -> None:
-    for name in ("token_url", "issuer", "client_id", "client_secret", "scope", "audience", "resource"):
-        if getattr(flags, f"upstream_{name}"):
-            raise usage_error(
-                f"--upstream-{name.replace('_', '-')}",
-                "needs --upstream-auth client-credentials or token-exchange",
-            )

@@ -130,12 +130,12 @@ def configure_logging(flags: ServerFlags) -> None:
     bridge.handlers[:] = [handler]
 
 
-def open_logging(flags: ServerFlags) -> None:
+def open_logging(file: Path | None, form: LogFormat) -> None:
     """Lets the agent's loggers work. If its code has configured the root logger, the bridge logs there, too;
     otherwise all loggers have the bridge's format and level, except libraries below WARNING. With JSON, the
-    texts that the agent's code writes to stderr are JSON, too.
+    texts that the agent's code writes to stderr are JSON, too. file: of `--log-config`. form: of the log.
     """
-    if flags.log_config is not None:
+    if file is not None:
         return
     bridge, root = logging.getLogger("a2a_bridge"), logging.getLogger()
     handlers, bridge.handlers[:] = list(bridge.handlers), []
@@ -143,7 +143,7 @@ def open_logging(flags: ServerFlags) -> None:
     if root.handlers:
         for handler in root.handlers:
             on_stderr = isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr
-            if on_stderr and flags.log_format is LogFormat.JSON:
+            if on_stderr and form is LogFormat.JSON:
                 handler.setFormatter(JsonFormat())
             elif isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stderr, sys.stdout):
                 handler.setFormatter(_Harmless(handler.formatter))

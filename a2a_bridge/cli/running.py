@@ -17,6 +17,7 @@ from a2a_bridge.cli.envoy import inside
 from a2a_bridge.cli.log_setup import change_level
 from a2a_bridge.cli.output import cannot_listen, data, fail, not_loaded, not_opened, print_message
 from a2a_bridge.cli.reading import Reading
+from a2a_bridge.cli.security import note_open, server_tls
 from a2a_bridge.cli.server_flags import LogFormat, LoopKind, ServerFlags, ServerKind
 from a2a_bridge.cli.values import Exit, listen_address, usage_error
 from a2a_bridge.cli.worker import Worker
@@ -236,17 +237,25 @@ def launch_of(flags: ServerFlags, kind: str = "agent") -> Launch | None:
 #: flags of each server that the other one does not have
 _OF_ENVOY = ("listen", "print_envoy_config")
 _OF_BUILTIN = ("http", "grpc")
-_LISTEN = "127.0.0.1:8080"
 #: seconds without a request after which a connection is closed, as by the HTTP host: a test compares
 IDLE_TIMEOUT = 75.0
 
 
-def envoy_address(flags: ServerFlags) -> str:
-    """HOST:PORT that Envoy listens on; empty if another server listens."""
-    return (flags.listen or _LISTEN) if flags.server is ServerKind.ENVOY else ""
+def prepare(context: typer.Context, flags: ServerFlags) -> Reloader | None:
+    """The part of a serving command before it loads its agent: it checks that one process suffices, runs in
+    Envoy if the flags ask for that, and opens the log. Returns the reloader of the configuration file, if
+    there is one. Raises typer.BadParameter, typer.Exit.
+    """
+    check_one_process(flags)
+    note_open(flags)
+    _run_in_envoy_if_requested(context, flags)
+    from a2a_bridge.cli.log_setup import configure_logging
+
+    configure_logging(flags)
+    return reloader_of(context)
 
 
-def run_in_envoy_if_requested(context: typer.Context, flags: ServerFlags) -> None:
+def _run_in_envoy_if_requested(context: typer.Context, flags: ServerFlags) -> None:
     """Runs the command in Envoy, if the flags ask for that and this process is not Envoy, and raises
     typer.Exit at its end. Raises typer.BadParameter for flags of another server and for unusable files.
     """
@@ -273,12 +282,12 @@ def _run_envoy(flags: ServerFlags) -> int:
     from a2a_bridge.cli.envoy import supervisor
     from a2a_bridge.cli.envoy.bootstrap import EnvoyOptions, bootstrap
     from a2a_bridge.cli.log_setup import configure_logging
-    from a2a_bridge.cli.security import server_tls
 
     configure_logging(flags)
-    host, port = listen_address(envoy_address(flags), "--listen")
+    host, port = listen_address(flags.envoy_address, "--listen")
+    files = ServerTlsValues(**taken(ServerTlsValues, flags))
     # Checked here: of files that cannot be used, Envoy would only report that it cannot start.
-    tls = None if server_tls(flags) is None else ServerTlsValues(**taken(ServerTlsValues, flags))
+    tls = None if server_tls(files) is None else files
     try:
         hosts = supervisor.addresses(host, port)
         options = EnvoyOptions(

@@ -10,21 +10,16 @@ Rules:
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from a2a_bridge.cli.envoy import inside
 from a2a_bridge.cli.flags import CardTrustFlags
 from a2a_bridge.cli.output import fail, print_message
-from a2a_bridge.cli.server_flags import (
-    ClientCertificate,
-    EdgeFlags,
-    ServerFlags,
-    ServerKind,
-    TaskAccess,
-    UpstreamAuth,
-)
-from a2a_bridge.cli.values import Exit, as_usage_error, file_text, listen_address, usage_error
+from a2a_bridge.cli.server_flags import ClientCertificate, ServerFlags, TaskAccess, UpstreamAuth
+from a2a_bridge.cli.values import Exit, as_usage_error, listen_address, usage_error
 from a2a_bridge.cli.worker import Worker
 from a2a_bridge.core.addresses import ListenAddress
 from a2a_bridge.core.option_classes import CardTrustValues, JwtValues, ServerTlsValues
@@ -47,30 +42,40 @@ CHECKING = "--api-keys FILE, --jwt-issuer URL --jwt-audience NAME, --ssl-ca-cert
 
 def authentication(flags: ServerFlags) -> Authentication | None:
     """The methods of the flags, or None. Raises typer.BadParameter, typer.Exit without the extra `auth`."""
-    from a2a_bridge.auth import Authentication
+    from a2a_bridge.auth import Authentication, ClientCertificates
     from a2a_bridge.core.extras import MissingExtraError
 
+    found: list[Method] = []
     try:
-        methods = _methods(flags)
+        if flags.api_keys is not None:
+            found.append(_api_keys(flags.api_keys, flags.api_key_header))
+        elif flags.api_key_header != ServerFlags.api_key_header:
+            raise usage_error("--api-key-header", "needs --api-keys")
+        found += _tokens(JwtValues(**taken(JwtValues, flags)))
+        if flags.proxy_user_header:
+            found.append(_proxy(flags.proxy_user_header, texts(flags.forwarded_allow_ips)))
+        if flags.ssl_ca_certs is not None:
+            # A certificate that every connection has to have may be that of a proxy: beside another method it
+            # identifies nobody.
+            identifies = flags.ssl_cert_reqs is ClientCertificate.OPTIONAL or not found
+            found.append(ClientCertificates(identifies=identifies))
     except MissingExtraError as error:
         raise fail(Exit.USAGE, error.text, error.remedy) from None
-    return Authentication(methods) if methods else None
+    return Authentication(found) if found else None
 
 
-def middleware_of(flags: EdgeFlags) -> tuple[Middleware, ...]:
+def middleware_of(factories: Sequence[str]) -> tuple[Middleware, ...]:
     """The middleware of `--middleware`, outermost first. Raises typer.BadParameter."""
-    return tuple(_middleware(text) for text in flags.middleware or ())
+    return tuple(map(_middleware, factories))
 
 
 def note_open(flags: ServerFlags) -> None:
     """Warns of a server that takes calls without credentials. The supervisor of workers does it."""
     if inside() is not None or Worker.of_environment() is not None:
         return
-    if flags.allow_unauthenticated or flags.middleware or _is_checked(flags):
+    if flags.allow_unauthenticated or flags.middleware or flags.checks_callers:
         return
-    envoy = flags.server is ServerKind.ENVOY
-    shown = [(flags.listen or "127.0.0.1:8080", "--listen")] if envoy else _builtin(flags)
-    for text, name in shown:
+    for text, name in flags.addresses:
         if not ListenAddress(*listen_address(text, name)).is_local:
             print_message(
                 f"warning: {text} accepts calls without credentials. To check callers: {CHECKING}; "
@@ -89,7 +94,7 @@ def note_task_owners(flags: GatewayFlags) -> None:
     if flags.store.startswith("sqlite:"):
         raise fail(Exit.USAGE, "--workers: a SQLite file belongs to one process", "--store postgresql://…")
     tells = flags.upstream_auth in (UpstreamAuth.PASS_THROUGH, UpstreamAuth.TOKEN_EXCHANGE)
-    if _is_checked(flags) and not tells and flags.task_access is TaskAccess.OWN:
+    if flags.checks_callers and not tells and flags.task_access is TaskAccess.OWN:
         _log.warning(
             "each worker knows only the callers of the tasks that it has seen begin, and a call may reach any"
             " worker: a task is often not found again. --store postgresql://… shares them;"
@@ -113,53 +118,23 @@ def check_card(agent: Agent, options: ServeOptions) -> None:
         raise fail(Exit.USAGE, text, advice) from None
 
 
-def _builtin(flags: ServerFlags) -> list[tuple[str, str]]:
-    http = [] if flags.no_http else [(flags.http, "--http")]
-    return http if flags.no_grpc else [*http, (flags.grpc, "--grpc")]
-
-
-def _is_checked(flags: ServerFlags) -> bool:
-    return bool(flags.api_keys or flags.jwt_issuer or flags.ssl_ca_certs or flags.proxy_user_header)
-
-
-def _methods(flags: ServerFlags) -> list[Method]:
-    found: list[Method] = []
-    if flags.api_keys is not None:
-        found.append(_api_keys(flags))
-    elif flags.api_key_header != ServerFlags.api_key_header:
-        raise usage_error("--api-key-header", "needs --api-keys")
-    found += _tokens(flags)
-    if flags.proxy_user_header:
-        found.append(_proxy(flags))
-    if flags.ssl_ca_certs is not None:
-        from a2a_bridge.auth import ClientCertificates
-
-        # A certificate that every connection has to have may be that of a proxy: beside another method it
-        # identifies nobody.
-        identifies = flags.ssl_cert_reqs is ClientCertificate.OPTIONAL or not found
-        found.append(ClientCertificates(identifies=identifies))
-    return found
-
-
-def _api_keys(flags: ServerFlags) -> Method:
+def _api_keys(file: Path, header: str) -> Method:
     from a2a_bridge.auth import ApiKeys, KeyFile
 
-    assert flags.api_keys is not None  # noqa: S101  for the type checker
     try:
-        return ApiKeys(KeyFile(flags.api_keys), header=flags.api_key_header)
+        return ApiKeys(KeyFile(file), header=header)
     except FileNotFoundError:
-        create = f"a2a-bridge keys create --file {flags.api_keys} --id NAME"
-        raise fail(Exit.USAGE, f"--api-keys: there is no file {flags.api_keys}", create) from None
+        create = f"a2a-bridge keys create --file {file} --id NAME"
+        raise fail(Exit.USAGE, f"--api-keys: there is no file {file}", create) from None
     except OSError as error:
-        raise usage_error("--api-keys", f"{flags.api_keys} cannot be read: {error.strerror}") from None
+        raise usage_error("--api-keys", f"{file} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise usage_error("--api-keys", error) from None
 
 
-def _tokens(flags: ServerFlags) -> list[Method]:
+def _tokens(options: JwtValues) -> list[Method]:
     from a2a_bridge.auth import BearerTokens, KeySetSource
 
-    options = JwtValues(**taken(JwtValues, flags))
     if not options.issuer:
         return []
     if not options.audience or not all(options.audience):
@@ -172,16 +147,15 @@ def _tokens(flags: ServerFlags) -> list[Method]:
         return [BearerTokens.of(options, keys)]
 
 
-def _proxy(flags: ServerFlags) -> Method:
+def _proxy(header: str, trusted: tuple[str, ...]) -> Method:
     from a2a_bridge.auth import ProxyHeader
 
-    trusted = texts(flags.forwarded_allow_ips)
     if not trusted:
         raise usage_error(
             "--proxy-user-header", "needs --forwarded-allow-ips: otherwise every caller could name itself"
         )
     with as_usage_error("--proxy-user-header", ValueError):
-        return ProxyHeader(flags.proxy_user_header, trusted)
+        return ProxyHeader(header, trusted)
 
 
 def _middleware(text: str) -> Middleware:
@@ -200,36 +174,6 @@ def _middleware(text: str) -> Middleware:
     return middleware
 
 
-_SIGN = "--card-signing-key"
-
-
-def card_signing_keys(flags: ServerFlags) -> tuple[str, ...]:
-    """The keys of `--card-signing-key`, newest first. Raises typer.BadParameter."""
-    from a2a_bridge.cards.build import WILDCARDS
-    from a2a_bridge.signing import CardSigner
-
-    keys = tuple(file_text(path, _SIGN) for path in flags.card_signing_key or ())
-    if not keys:
-        return ()
-    if flags.no_http:
-        raise usage_error(_SIGN, "the card is served over HTTP")
-    wild = [
-        one
-        for one, flag, served in (
-            (flags.http, "--http", True),
-            (flags.grpc, "--grpc", not flags.no_grpc and not flags.public_grpc),
-        )
-        if served and listen_address(one, flag)[0] in WILDCARDS
-    ]
-    if not flags.public_url and (wild or inside() is not None):
-        raise usage_error(
-            _SIGN, "needs --public-url: a signed card cannot follow the Host header, which callers choose"
-        )
-    with as_usage_error(_SIGN, ValueError, ImportError):
-        CardSigner(keys)
-    return keys
-
-
 def card_check(flags: CardTrustFlags, ca: Path | None) -> CheckCard | None:
     """The check of the agent's card, or None. ca: authorities for key sets. Raises typer.BadParameter."""
     from a2a_bridge.auth import KeySetSource
@@ -241,7 +185,7 @@ def card_check(flags: CardTrustFlags, ca: Path | None) -> CheckCard | None:
             raise usage_error("--require-signed-card", "needs --card-keys FILE|URL, or --card-jku-host HOST")
         return None
     with as_usage_error("--card-keys", ValueError, ImportError):
-        trust = CardTrust(**taken(CardTrustValues, flags), ca=str(ca or ""))
+        trust = CardTrust(**asdict(options), ca=str(ca or ""))
         for source in options.keys:
             check_key_file(KeySetSource(source, source), source, "--card-keys")
     return trust.check
@@ -265,15 +209,14 @@ _FLAGS: dict[Part, str] = {
 }
 
 
-def server_tls(flags: ServerFlags) -> ServerTls | None:
+def server_tls(options: ServerTlsValues) -> ServerTls | None:
     """The TLS of a server, if any. Raises typer.BadParameter that names the flag of an unusable file."""
     from a2a_bridge.bindings.server_tls import ServerTls, TlsFileError
 
-    options = ServerTlsValues(**taken(ServerTlsValues, flags))
     if not options.certificate:
         return None
     try:
-        return ServerTls(**taken(ServerTlsValues, flags))
+        return ServerTls(**asdict(options))
     except TlsFileError as error:
         hint = _FLAGS[error.part]
         if error.part == "certificate" and not options.key and "private key" in str(error):

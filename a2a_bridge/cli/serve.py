@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from a2a_bridge.cli.reading import with_flags
-from a2a_bridge.cli.running import check_one_process, launch_of, run_in_envoy_if_requested
-from a2a_bridge.cli.security import note_open
+from a2a_bridge.cli.running import check_one_process, launch_of, prepare, run_on
 from a2a_bridge.cli.server_flags import ServeFlags, check_target
 from a2a_bridge.cli.values import usage_error, use_bridge_key
 
@@ -45,19 +44,13 @@ def serve(
       a2a-bridge serve --http 0.0.0.0:8080 --exec ./agent.sh
     """
     check_target(target, flags.agents, "AGENT", flags.exec)
-    check_one_process(flags)
-    note_open(flags)
-    run_in_envoy_if_requested(context, flags)
+    reloader = prepare(context, flags)
     from a2a_bridge.cli import loopback_bus, workers
-    from a2a_bridge.cli.log_setup import configure_logging
     from a2a_bridge.cli.output import guard
-    from a2a_bridge.cli.running import reloader_of, run_on
 
-    configure_logging(flags)
-    reloader = reloader_of(context)
     with guard(target or "the program"):
-        code = None if reloader is not None else _watched_code(target, flags)
-    if workers.is_requested(flags, code):
+        code = _watched_code(target) if flags.reload and reloader is None else None
+    if workers.is_requested(flags.workers, code):
         if flags.workers > 1:
             workers.check_store(flags.store)
         alone = flags.cluster or flags.workers == 1 or not flags.store.startswith("postgresql:")
@@ -85,11 +78,11 @@ def serve_one(target: str | None, flags: ServeFlags, reloader: Reloader | None =
     from a2a_bridge.app import runtime
     from a2a_bridge.cli.advertised import Advertised
     from a2a_bridge.cli.output import guard
-    from a2a_bridge.cli.running import builtin_or_envoy, run_on, serve_until_signal
-    from a2a_bridge.cli.server_options import load_agent
+    from a2a_bridge.cli.running import builtin_or_envoy, serve_until_signal
+    from a2a_bridge.cli.server_options import AgentPlanner
 
     with guard(target or "the program"):
-        loaded = load_agent(target, flags)
+        loaded = AgentPlanner(flags).load(target)
         listening = loaded.listening
         listening.follow(reloader)
         options, interfaces = listening.options, listening.interfaces
@@ -115,10 +108,8 @@ def serve_one(target: str | None, flags: ServeFlags, reloader: Reloader | None =
         )
 
 
-def _watched_code(target: str | None, flags: ServeFlags) -> Path | None:
-    """The folder of the agent's code if `--reload` watches it. Raises BadTargetError, typer.BadParameter."""
-    if not flags.reload:
-        return None
+def _watched_code(target: str | None) -> Path:
+    """The folder of the agent's code, for `--reload`. Raises BadTargetError, typer.BadParameter."""
     if target is None:
         text = "it loads changed code of an agent in Python, and a program is started anew for each message"
         raise usage_error("--reload", f"{text}; leave it out, or give --config FILE, which it watches, too")

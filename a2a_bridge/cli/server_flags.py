@@ -57,6 +57,9 @@ OPERATIONS = frozenset(
 
 _Flags = TypeVar("_Flags", bound="ServerFlags")
 
+#: where Envoy listens by default
+_LISTEN = "127.0.0.1:8080"
+
 
 class ServerKind(str, Enum):  # noqa: UP042
     """The server that listens."""
@@ -336,6 +339,24 @@ class ServerFlags(BridgeKeyFlags, StoreKeyFlags, EdgeFlags, ConfigFlags):
     )
 
     rules: tuple[RuleSettings, ...] = table(tuple, "Which callers may use which operations.", live=True)
+
+    @property
+    def envoy_address(self) -> str:
+        """HOST:PORT that Envoy listens on; empty if another server listens."""
+        return (self.listen or _LISTEN) if self.server is ServerKind.ENVOY else ""
+
+    @property
+    def checks_callers(self) -> bool:
+        """Whether callers are identified here."""
+        return bool(self.api_keys or self.jwt_issuer or self.ssl_ca_certs or self.proxy_user_header)
+
+    @property
+    def addresses(self) -> list[tuple[str, str]]:
+        """The addresses that callers reach, each with its flag."""
+        if self.envoy_address:
+            return [(self.envoy_address, "--listen")]
+        http = [] if self.no_http else [(self.http, "--http")]
+        return http if self.no_grpc else [*http, (self.grpc, "--grpc")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,9 +65,11 @@ _BACKOFF, _LONGEST = 0.5, 30.0
 _SOON = 5.0
 
 
-def is_requested(flags: ServerFlags, code: Path | None = None) -> bool:
-    """Whether this process has to be the supervisor of workers. code: the folder of code that is watched."""
-    return (flags.workers > 1 or code is not None) and Worker.of_environment() is None
+def is_requested(count: int, code: Path | None = None) -> bool:
+    """Whether this process has to be the supervisor of workers. count: of workers. code: the folder of code
+    that is watched.
+    """
+    return (count > 1 or code is not None) and Worker.of_environment() is None
 
 
 _ONE_PROCESS = "a SQLite file belongs to one process"

@@ -21,6 +21,7 @@ from aiohttp import web
 from a2a_bridge import connect, interface
 from a2a_bridge.bindings.binding import DialOptions
 from a2a_bridge.cli import configured_agents as changing
+from a2a_bridge.cli.server_flags import AgentSettings, GatewayFlags
 from a2a_bridge.core.errors import Reason
 from tests.cli.commands import ANY_PORT, FILES, Running, command, logged, serving
 from tests.patience import PATIENCE
@@ -225,7 +226,7 @@ class Settings:
 
     fails: str = ""
     host: str = ""
-    given: frozenset[str] = frozenset()
+    given: frozenset[str] = frozenset({"public_url"})
     max_calls: int | None = None
     max_streams: int | None = None
 
@@ -242,10 +243,10 @@ async def test_a_file_with_a_wrong_agent_changes_nothing(monkeypatch: pytest.Mon
         async def remove(self, name: str, _grace: float) -> None:
             served.remove(name)
 
-    def entry(name: str, settings: Settings, *_: Any) -> Any:
-        if settings.fails == "made":
+    def entry(one: changing.ConfiguredAgent, _: Any) -> Any:
+        if one.settings.fails == "made":
             raise typer.BadParameter("there is no such file")
-        return ("closed" if settings.fails else name), SimpleNamespace(change=lambda _: None)
+        return ("closed" if one.settings.fails else one.name), SimpleNamespace(change=lambda _: None)
 
     def file(**agents: Settings) -> Any:
         return SimpleNamespace(agents=agents, config=None)
@@ -256,7 +257,7 @@ async def test_a_file_with_a_wrong_agent_changes_nothing(monkeypatch: pytest.Mon
     server: Any = Server()
     changes.server = server
     known = file(red=Settings(), blue=Settings())
-    served += map(str, changes.entries(known))
+    served += map(str, changes.entries(changing.ConfiguredAgent.all_of(known)))
     with pytest.raises(typer.BadParameter):
         await changes.apply(known, file(blue=Settings(), green=Settings("made")))
     assert served == ["red", "blue"]
@@ -377,6 +378,15 @@ async def test_serve_takes_several_agents(folder: Path, monkeypatch: pytest.Monk
     assert 'agent="blue"' in metrics
     assert (folder / ".a2a-bridge" / "red.db").exists()
     assert (folder / ".a2a-bridge" / "blue.db").exists()
+
+
+def test_a_wrong_version_of_an_agent_is_reported_with_its_table(tmp_path: Path) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text('[agents.red]\nupstream = "http://127.0.0.1:9"\na2a_version = "9"\n')
+    agents = {"red": AgentSettings(upstream="u", a2a_version="9", given=frozenset({"a2a_version"}))}
+    one = changing.ConfiguredAgent.all_of(GatewayFlags(config=file, agents=agents))["red"]
+    with pytest.raises(typer.BadParameter, match=r"bridge\.toml:3: \[agents\.red\]: "), one.reported():
+        changing.GATEWAY.entry(one, None)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge.cli.server_flags import ServeFlags
-from a2a_bridge.cli.server_options import load_agent
+from a2a_bridge.cli.server_options import AgentPlanner
 from a2a_bridge.hosting import adapters
 from a2a_bridge.testing.each import each
 
@@ -73,7 +73,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_the_card_has_the_name_that_is_given_or_known(
     folder: Path, target: str, flags: dict[str, str], name: str, expected: tuple[str, ...]
 ) -> None:
-    async with load_agent(target, ServeFlags(**flags), name).opened() as (agent, options):
+    async with AgentPlanner(ServeFlags(**flags)).load(target, name).opened() as (agent, options):
         card = agent.card
         assert (card.name, card.description, card.version, card.skills[0].id) == expected
         assert options.store == f"sqlite:///.a2a-bridge/{expected[0]}.db"

@@ -13,7 +13,7 @@ from a2a_bridge import connect
 from a2a_bridge.app.planning import VERSIONS, keeps_owners
 from a2a_bridge.auth import KeyFile
 from a2a_bridge.bindings.binding import DialOptions, TlsFiles, http_fetch
-from a2a_bridge.cli.gateway_setup import gateway_options
+from a2a_bridge.cli.gateway_setup import GatewayPlanner
 from a2a_bridge.cli.security import note_task_owners
 from a2a_bridge.cli.server_flags import GatewayFlags, TaskAccess, UpstreamAuth
 from a2a_bridge.core.errors import A2AError, Reason
@@ -320,5 +320,5 @@ def test_which_gateways_know_whose_a_task_is(changes: dict[str, Any], kept: bool
     if "api_keys" in changes:
         changes["api_keys"] = tmp_path / "keys.json"
         KeyFile(changes["api_keys"]).create("ann")
-    listening, _ = gateway_options(GatewayFlags(**changes))
+    listening = GatewayPlanner(GatewayFlags(**changes)).plan().listening
     assert keeps_owners(listening.options) is kept

@@ -16,7 +16,7 @@ import pytest
 from a2a_bridge.cards import Candidate, interface
 from a2a_bridge.cards.page import agent_page
 from a2a_bridge.cli.log_setup import TextFormat, configure_logging, open_logging
-from a2a_bridge.cli.server_flags import ServeFlags
+from a2a_bridge.cli.server_flags import LogFormat, ServeFlags
 from a2a_bridge.core import operations as ops
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.dialects import V1_0
@@ -78,7 +78,7 @@ def test_a_log_that_the_agent_has_configured_is_cleaned_too(monkeypatch: pytest.
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     configure_logging(ServeFlags())
     logging.basicConfig(format="theirs %(message)s", level=logging.INFO)
-    open_logging(ServeFlags())
+    open_logging(None, LogFormat.TEXT)
     for name in ("mcp.server.transport_security", "a2a_bridge.gateway"):
         logging.getLogger(name).warning("Invalid Host header: %s", HOSTILE)
     shown = screen.getvalue()

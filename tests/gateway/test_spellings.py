@@ -15,11 +15,13 @@ from aiohttp import web
 
 from a2a_bridge.app.runtime import ServeOptions, locate_agent
 from a2a_bridge.auth.key_set import endpoint, fetch
-from a2a_bridge.bindings.binding import DialOptions, find, http_fetch, http_post
+from a2a_bridge.bindings.binding import DialOptions, ListenAddress, find, http_fetch, http_post
 from a2a_bridge.bindings.places import address_of, place_of
 from a2a_bridge.cards.resolve import Resolver
 from a2a_bridge.cards.select import Candidate
+from a2a_bridge.cli.gateway_setup import GatewayPlan
 from a2a_bridge.cli.gateway_setup import found as locate_upstream
+from a2a_bridge.cli.server_options import ListenOptions
 from a2a_bridge.cli.target import Target, TargetKind
 from a2a_bridge.codec import encoder
 from a2a_bridge.core import operations as ops
@@ -162,7 +164,9 @@ async def send(url: str, _: Service) -> None:
 
 async def gateway(url: str, _: Service) -> None:
     target = Target(TargetKind.URL, url)
-    opening = locate_upstream(target, ServeOptions(), OPTIONS, file=None, binding="", version="")
+    listening = ListenOptions([], ServeOptions(), ListenAddress(), ListenAddress())
+    plan = GatewayPlan(listening, OPTIONS, file=None, binding="", version="")
+    opening = locate_upstream(target, plan, listening.options)
     with contextlib.suppress(A2AError):
         async with opening as (__, candidates, ___, options):
             await call_each(candidates, options)

@@ -9,7 +9,7 @@ import pytest
 
 from a2a_bridge import A2AError, connect
 from a2a_bridge.cli.server_flags import ServeFlags
-from a2a_bridge.cli.server_options import load_agent
+from a2a_bridge.cli.server_options import AgentPlanner
 from a2a_bridge.cli.target import BadTargetError, load, parse
 from a2a_bridge.hosting.sdk.executor import MASKED, ResumingSdkExecutor
 from a2a_bridge.testing.each import each
@@ -82,11 +82,11 @@ async def test_flags_of_serve_are_those_of_the_executor(
     path.write_text(FAILING)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "failing", raising=False)
-    agent = load_agent(str(path), ServeFlags(store="memory://", **flags)).agent
+    agent = AgentPlanner(ServeFlags(store="memory://", **flags)).load(str(path)).agent
     assert not isinstance(agent.executor, ResumingSdkExecutor)
     async with connect(agent) as peer:
         assert (await peer.send("begin")).text == text
-    resuming = load_agent(str(path), ServeFlags(store="memory://", resume=True, **flags)).agent
+    resuming = AgentPlanner(ServeFlags(store="memory://", resume=True, **flags)).load(str(path)).agent
     assert isinstance(resuming.executor, ResumingSdkExecutor)
 
 

@@ -17,17 +17,15 @@ import typer
 from a2a_bridge.app import runtime
 from a2a_bridge.app.peer import Peer
 from a2a_bridge.app.process import stop_signals
-from a2a_bridge.bindings.binding import DialOptions, DocumentHost, ListenAddress, http_host
-from a2a_bridge.cli.connect import version_of
-from a2a_bridge.cli.gateway_setup import found, gateway_options
+from a2a_bridge.bindings.binding import DocumentHost, ListenAddress, http_host
+from a2a_bridge.cli.gateway_setup import GatewayPlan, GatewayPlanner, found
 from a2a_bridge.cli.log_setup import configure_logging, open_logging
 from a2a_bridge.cli.output import guard
 from a2a_bridge.cli.running import reloader_of, run_on, serve_until_signal
 from a2a_bridge.cli.security import check_card, note_open
-from a2a_bridge.cli.server_flags import GatewayFlags, UpstreamAuth
-from a2a_bridge.cli.server_options import ListenOptions
+from a2a_bridge.cli.server_flags import LoopKind, UpstreamAuth
 from a2a_bridge.cli.target import Target, load, parse
-from a2a_bridge.cli.values import parse_binding, use_bridge_key
+from a2a_bridge.cli.values import use_bridge_key
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.fronts.application import Opens
 from a2a_bridge_adapters.fronts.callers import LOCAL, Edge
@@ -41,9 +39,10 @@ class _Front:
     """A front to be served."""
 
     target: Target
-    flags: GatewayFlags
-    listening: ListenOptions
-    dialling: DialOptions
+    loop: LoopKind
+    #: seconds for running calls at the end
+    grace: float
+    plan: GatewayPlan
 
     @classmethod
     def of(cls, target: str, flags: FrontFlags) -> _Front:
@@ -57,13 +56,13 @@ class _Front:
         served = flags.as_gateway()
         note_open(served)
         use_bridge_key(served.bridge_key)
-        listening, dialling = gateway_options(served, relays=False)
-        return cls(parse(target), served, listening, dialling)
+        plan = GatewayPlanner(served).plan(relays=False)
+        return cls(parse(target), served.loop, served.timeout_graceful_shutdown, plan)
 
     def edge(self, flags: McpFlags | OpenAiFlags) -> Edge:
         """What the front asks of its callers."""
-        hosts = flags.allow_host or (LOCAL if self.listening.http.is_local else ())
-        return edge_of(self.listening.options.host_of("http"), hosts)
+        hosts = flags.allow_host or (LOCAL if self.plan.listening.http.is_local else ())
+        return edge_of(self.plan.listening.options.host_of("http"), hosts)
 
     @asynccontextmanager
     async def upstream(self, closing: float) -> AsyncIterator[Upstream]:
@@ -77,23 +76,15 @@ class _Front:
 
     @asynccontextmanager
     async def _peer(self) -> AsyncIterator[Peer]:
-        options = self.listening.options
+        options = self.plan.listening.options
         if self.target.is_code:
             async with load(self.target).open() as agent:
                 check_card(agent, options)
                 async with runtime.guarded_agent(agent, options) as peer:
                     yield peer
             return
-        flags = self.flags
         async with (
-            found(
-                self.target,
-                options,
-                self.dialling,
-                file=flags.card,
-                binding=parse_binding(flags.binding),
-                version=version_of(flags.a2a_version),
-            ) as (card, candidates, served, dialling),
+            found(self.target, self.plan, options) as (card, candidates, served, dialling),
             runtime.guarded_gateway(card, candidates, served, dialling) as peer,
         ):
             yield peer
@@ -105,7 +96,7 @@ def run_mcp(context: typer.Context, target: str, flags: McpFlags) -> None:
 
     stdout = take_stdout() if flags.stdio else -1
     configure_logging(flags.as_gateway())
-    open_logging(flags.as_gateway())
+    open_logging(flags.log_config, flags.log_format)
     with guard(target):
         front = _Front.of(target, flags)
         if flags.stdio:
@@ -119,7 +110,7 @@ def run_openai(context: typer.Context, target: str, flags: OpenAiFlags) -> None:
     from a2a_bridge_adapters.fronts.openai_serving import open_openai
 
     configure_logging(flags.as_gateway())
-    open_logging(flags.as_gateway())
+    open_logging(flags.log_config, flags.log_format)
     with guard(target):
         front = _Front.of(target, flags)
         _serve(context, front, partial(open_openai, edge=front.edge(flags)))
@@ -136,11 +127,11 @@ async def _serve_pipe(front: _Front, stdout: int, wait: float, grace: float) -> 
 def _serve(context: typer.Context, front: _Front, opens: Opens) -> None:
     """Serves a front over HTTP until a signal. Raises typer.Exit."""
     reloader = reloader_of(context)
-    front.listening.follow(reloader)
+    front.plan.listening.follow(reloader)
     opening = _open(front, opens)
     run_on(
-        front.flags.loop,
-        serve_until_signal(opening, front.flags.timeout_graceful_shutdown, reloader=reloader),
+        front.loop,
+        serve_until_signal(opening, front.grace, reloader=reloader),
     )
 
 
@@ -174,8 +165,8 @@ class Listener:
 
 @asynccontextmanager
 async def _open(front: _Front, opens: Opens) -> AsyncIterator[Listener]:
-    options, grace = front.listening.options, front.flags.timeout_graceful_shutdown
-    host = http_host(front.listening.http, options.host_of("http"))
+    options, grace = front.plan.listening.options, front.grace
+    host = http_host(front.plan.listening.http, options.host_of("http"))
     used: OSError | None = None
     async with (
         _ready(front),
@@ -200,7 +191,7 @@ async def _open(front: _Front, opens: Opens) -> AsyncIterator[Listener]:
 @asynccontextmanager
 async def _ready(front: _Front) -> AsyncIterator[None]:
     """Reads the keys of identity providers before the first call."""
-    authentication = front.listening.options.authentication
+    authentication = front.plan.listening.options.authentication
     if authentication is not None:
         await authentication.open()
     yield
