@@ -40,7 +40,7 @@ def dial_options(flags: DialFlags) -> DialOptions:
             )
     options = DialOptions(
         **taken(DialOptions, flags),
-        tls=_tls_files(flags),
+        tls=_tls_files(TlsFiles(**taken(TlsFiles, flags), verify=not flags.insecure)),
         parameters=parameters(flags.header),
     )
     if isinstance(flags, AgentFlags):
@@ -48,26 +48,25 @@ def dial_options(flags: DialFlags) -> DialOptions:
     return options
 
 
-def _tls_files(flags: DialFlags) -> TlsFiles | None:
-    cacert, cert, key = flags.cacert, flags.cert, flags.cert_key
-    if cacert is None and cert is None and key is None and not flags.insecure:
+def _tls_files(files: TlsFiles) -> TlsFiles | None:
+    """The files of the flags, checked; None without any. Raises typer.BadParameter."""
+    if files == TlsFiles():
         return None
-    if key is not None and cert is None:
+    if files.key and not files.certificate:
         raise usage_error("--key", "needs --cert")
-    for path, flag in ((cacert, "--cacert"), (cert, "--cert"), (key, "--cert-key")):
-        if path is not None:
+    for path, flag in ((files.ca, "--cacert"), (files.certificate, "--cert"), (files.key, "--cert-key")):
+        if path:
             try:
-                path.read_bytes()
+                Path(path).read_bytes()
             except OSError as error:
                 raise usage_error(flag, f"{path} cannot be read: {error.strerror}") from None
-    files = TlsFiles(**taken(TlsFiles, flags), verify=not flags.insecure)
     for checked, flag in ((TlsFiles(files.ca), "--cacert"), (files, "--cert")):
         try:
             checked.context()
         except OSError as error:
-            name = cacert if flag == "--cacert" else cert
+            name = files.ca if flag == "--cacert" else files.certificate
             text = f"{name} cannot be used: {getattr(error, 'reason', None) or error}"
-            if flag == "--cert" and key is None:
+            if flag == "--cert" and not files.key:
                 text += "; --cert-key names the file of its key, if that is another one"
             raise usage_error(flag, text) from None
     return files

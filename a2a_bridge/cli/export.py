@@ -4,6 +4,7 @@ It serves nothing, and reads no file but the configuration of the bridge: it can
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -99,7 +100,7 @@ def front_options(flags: EnvoyExportFlags, served: ServerFlags) -> FrontOptions:
     for value, name in ((flags.ssl_keyfile, "--ssl-keyfile"), (flags.ssl_ca_certs, "--ssl-ca-certs")):
         if value and certificate is None:
             raise usage_error(name, "needs --ssl-certfile")
-    replicas = _replicas(flags, served)
+    replicas = _replicas(flags.replica or (), served)
     agents = _agents(served)
     return FrontOptions(
         listen=_ip(flags.listen, "--listen"),
@@ -110,21 +111,20 @@ def front_options(flags: EnvoyExportFlags, served: ServerFlags) -> FrontOptions:
         tls=None
         if certificate is None
         else ServerTlsValues(str(certificate), str(flags.ssl_keyfile or ""), str(flags.ssl_ca_certs or "")),
-        replica_tls=_replica_tls(flags, served),
+        replica_tls=_replica_tls(flags.replica_name, flags.replica_cacert, served),
         max_connections=served.max_connections * len(replicas),
         max_connection_streams=served.max_connection_streams,
         removed_headers=(served.proxy_user_header,) if served.proxy_user_header else (),
     )
 
 
-def _replicas(flags: EnvoyExportFlags, served: ServerFlags) -> tuple[Replica, ...]:
-
+def _replicas(named: Sequence[str], served: ServerFlags) -> tuple[Replica, ...]:
     one_port = served.envoy_address
     http = 0 if served.no_http else listen_address(one_port or served.http, "--http")[1]
     grpc = 0 if served.no_grpc else listen_address(one_port or served.grpc, "--grpc")[1]
-    if not flags.replica:
+    if not named:
         raise usage_error("--replica", "at least one is needed: a host name or address that Envoy can reach")
-    return tuple(_replica(text, http, grpc, served) for text in flags.replica)
+    return tuple(_replica(text, http, grpc, served) for text in named)
 
 
 def _replica(text: str, http: int, grpc: int, served: ServerFlags) -> Replica:
@@ -167,11 +167,11 @@ def _agents(served: ServerFlags) -> tuple[FrontAgent, ...]:
     return tuple(found)
 
 
-def _replica_tls(flags: EnvoyExportFlags, served: ServerFlags) -> ReplicaTls | None:
+def _replica_tls(name: str, ca: Path | None, served: ServerFlags) -> ReplicaTls | None:
     from a2a_bridge.cli.envoy.front import ReplicaTls
 
     if served.ssl_certfile is None:
-        needs = {"--replica-name": flags.replica_name, "--replica-cacert": flags.replica_cacert}
+        needs = {"--replica-name": name, "--replica-cacert": ca}
         for hint, value in needs.items():
             if value:
                 raise usage_error(hint, "the replicas have no TLS: ssl_certfile")
@@ -182,12 +182,12 @@ def _replica_tls(flags: EnvoyExportFlags, served: ServerFlags) -> ReplicaTls | N
             "the replicas ask for client certificates, which Envoy does not pass on; ask for them at Envoy:"
             " --ssl-ca-certs here, and none in the configuration of the replicas",
         )
-    name = flags.replica_name or urlsplit(served.public_url).hostname
-    if not name:
+    found = name or urlsplit(served.public_url).hostname
+    if not found:
         raise usage_error(
             "--replica-name", "the replicas speak TLS: the name in their certificates is needed"
         )
-    return ReplicaTls(name, flags.replica_cacert)
+    return ReplicaTls(found, ca)
 
 
 def _ip(text: str, name: str) -> tuple[str, int]:

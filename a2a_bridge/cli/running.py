@@ -248,17 +248,17 @@ def prepare(context: typer.Context, flags: ServerFlags) -> Reloader | None:
     """
     check_one_process(flags)
     note_open(flags)
-    _run_in_envoy_if_requested(context, flags)
+    _check_server(context, flags)
     from a2a_bridge.cli.log_setup import configure_logging
 
     configure_logging(flags)
+    if flags.envoy_address and inside() is None:
+        raise typer.Exit(_run_envoy(flags))
     return reloader_of(context)
 
 
-def _run_in_envoy_if_requested(context: typer.Context, flags: ServerFlags) -> None:
-    """Runs the command in Envoy, if the flags ask for that and this process is not Envoy, and raises
-    typer.Exit at its end. Raises typer.BadParameter for flags of another server and for unusable files.
-    """
+def _check_server(context: typer.Context, flags: ServerFlags) -> None:
+    """Raises typer.BadParameter for flags that are not for the server of the command."""
     if inside() is not None:
         return
     envoy, read = flags.server is ServerKind.ENVOY, Reading.of_context(context)
@@ -275,15 +275,13 @@ def _run_in_envoy_if_requested(context: typer.Context, flags: ServerFlags) -> No
         raise usage_error(
             "--reload", "Envoy keeps the code that it has loaded; --server builtin while you work"
         )
-    raise typer.Exit(_run_envoy(flags))
 
 
 def _run_envoy(flags: ServerFlags) -> int:
+    """Runs the command in Envoy to its end. Raises typer.BadParameter for unusable files, typer.Exit."""
     from a2a_bridge.cli.envoy import supervisor
     from a2a_bridge.cli.envoy.bootstrap import EnvoyOptions, bootstrap
-    from a2a_bridge.cli.log_setup import configure_logging
 
-    configure_logging(flags)
     host, port = listen_address(flags.envoy_address, "--listen")
     files = ServerTlsValues(**taken(ServerTlsValues, flags))
     # Checked here: of files that cannot be used, Envoy would only report that it cannot start.

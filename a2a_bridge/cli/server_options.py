@@ -116,7 +116,7 @@ class ServerPlanner:
                 listener=worker.listener if worker is not None else None,
                 grpc_listener=worker.grpc_listener if worker is not None else None,
             ),
-            limits=LiveLimits(limits_of(flags)),
+            limits=LiveLimits(Limits(**self._taken(Limits))),
             # Only a file has rules, and only a file can be read again.
             access_rules=LiveRules(rules_of(flags.rules)) if flags.config is not None else (),
             admin=self._admin(worker),
