@@ -5,7 +5,8 @@ moves by hand; the clock of the database moves along, and may jump. The rules th
 
 1. What is given out is the oldest notification of its config that is no dead letter.
 2. A config has one delivery at a time, of all replicas that are alive. Of a replica that was declared dead, of
-   a config with a new target, and of one whose dead letters were retried, the receiver may get a copy.
+   a config with a new target, and of one whose dead letters were retried, the receiver may get a copy, but
+   never two from one replica under one name.
 3. After a failure, its replica waits as long as it was told to. Another replica that takes over waits for the
    rest of that by the clock of the database, and never longer than LONGEST.
 4. In the end everything is delivered, and neither rows nor memory name a holder.
@@ -47,6 +48,8 @@ class Replica:
         self.world = world
         self.name = ""
         self.sending: list[Delivery] = []
+        #: what each config has in delivery under the present name
+        self.out: dict[Line, int] = {}
         store = world.store
         self.outbox = SqlOutbox(store._database, store.write, lambda: self.name, now=world.clock)
         self.configs = SqlPushConfigStore(store._database, store.write, lambda: self.name)
@@ -56,6 +59,7 @@ class Replica:
         """Gets a new name, as after its start, or after it was declared dead."""
         self.world.names += 1
         self.name = f"r{self.world.names}"
+        self.out.clear()
         join = insert(replicas).values(id=self.name, beat=1)
         await self.world.store.write(lambda connection: connection.execute(join) and None)
 
@@ -140,7 +144,9 @@ class World:
             ahead == self.ahead and until - self.clock.time <= push.LONGEST
         ):
             assert self.clock.time >= until - 1e-3, "too early"
+        assert line not in one.out, "a replica sends for a config twice"
         self.busy[line] = one, delivery.number
+        one.out[line] = delivery.number
         one.sending.append(delivery)
 
     async def settle(self, one: Replica, how: str = "") -> None:
@@ -148,6 +154,8 @@ class World:
             return
         delivery = one.sending.pop(self.random.randrange(len(one.sending)))
         line, number = (delivery.task_id, delivery.registered.config.id), delivery.number
+        if one.out.get(line) == number:
+            del one.out[line]
         ours = self.busy.get(line) == (one, number)
         if ours:
             del self.busy[line]
@@ -209,6 +217,8 @@ class World:
         self.waiting[line], self.letters[line] = [], []
         self.delayed.pop(line, None)
         self.busy.pop(line, None)
+        for other in self.replicas:
+            other.out.pop(line, None)
 
     async def retry(self, one: Replica) -> None:
         line = self.random.choice(CONFIGS)
