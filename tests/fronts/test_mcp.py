@@ -15,8 +15,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from a2a_bridge import Agent, connect, interface
 from a2a_bridge.app.runtime import ServeOptions, serve_agent
 from a2a_bridge.core import operations as ops
-from a2a_bridge.core.call import Call, CallContext
-from a2a_bridge.core.messages import text_part
+from a2a_bridge.core.call import Call
 from a2a_bridge.core.service import Service
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.fronts import mcp as mcp_front_module
@@ -247,21 +246,6 @@ async def test_a_call_that_takes_longer(desk_at: At, era: str) -> None:
         ) or "still working" in text_of(done):
             pass
         assert (text_of(done), done.is_error, desk.cancelled.is_set()) == ("worked", False, False)
-
-
-async def test_an_agent_that_always_has_news_does_not_keep_its_caller(desk_at: At) -> None:
-    desk, target = desk_at
-    message = hub.Message(message_id="m", role=hub.ROLE_USER, parts=[text_part("chatter")])
-    async with connect(target) as peer:
-        upstream = turn.Upstream(peer)
-        async with turn.Turn(upstream, message, CallContext()) as one:
-            # The caller is slower than the agent.
-            while not one._pending.full():  # noqa: ASYNC110  a queue has no event for this
-                await asyncio.sleep(0)
-            with pytest.raises(TimeoutError):
-                await one.next_until(asyncio.get_running_loop().time())
-            desk.released.set()
-        await upstream.close()
 
 
 class Silent:

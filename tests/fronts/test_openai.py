@@ -14,11 +14,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from a2a_bridge import A2AError, Reason, Run
-from a2a_bridge.app.peer import Peer
-from a2a_bridge.core import service as core_service
 from a2a_bridge.hosting import Event
-from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.probe import Probe, yielding
 from a2a_bridge_adapters.fronts.openai_serving import openai_front
 from tests.fronts.desk import FORMS, PNG, At, Desk, serving
 from tests.fronts.fronts import authentication, listening
@@ -330,20 +326,6 @@ async def test_texts_that_are_empty_are_left_out(desk_at: At) -> None:
         assert await chat(api, messages) == "turn 1"
         assert [one.text for one in desk.parts] == ["turn"]
         assert await chat(api, [*messages, assistant("turn 1"), user(""), user("turn")]) == "turn 2"
-
-
-@pytest.mark.parametrize("ids", [("x", "x"), ("", "")])
-async def test_artifacts_with_equal_ids_are_whole(ids: tuple[str, str]) -> None:
-    task = hub.Task(id="t", context_id="c", status=hub.TaskStatus(state=hub.TASK_STATE_COMPLETED))
-    for name, text in zip(ids, ("Hello", " world"), strict=True):
-        task.artifacts.add(artifact_id=name).parts.add(text=text)
-    probe = Probe()
-    probe.on_stream = yielding(core_service.Event(hub.StreamResponse(task=task)))
-    card = hub.AgentCard(name="desk", capabilities=hub.AgentCapabilities(streaming=True))
-    async with fronted(Peer(probe, card)) as url, client(url) as api:
-        assert await chat(api, "x") == "Hello world"
-        stream = await api.chat.completions.create(model="desk", messages=[user("x")], stream=True)  # type: ignore[list-item]
-        assert "".join([one.choices[0].delta.content or "" async for one in stream]) == "Hello world"
 
 
 async def test_a_task_that_fails_says_what_it_had_said(desk_at: At) -> None:

@@ -2,7 +2,8 @@
 
 Rules:
 1. Fronts do not know whether an agent streams: the task of one that does not, and a task whose stream ends
-   early, is asked for until it rests.
+   early, is asked for until it rests. A task without artifacts takes none back that events brought before:
+   some agents end a stream with the bare task.
 2. A front that leaves a turn before its end cancels the task. The agent may not have named the task by then,
    so the events are read on in the background until it does. `Upstream.close` waits for that.
 3. A continued task has artifacts of earlier turns. `shown` says how many of their parts the caller has, and a
@@ -51,7 +52,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 #: bytes of the answer to one message
 LARGEST = 64 << 20
-#: the errors of agents that do not stream
+#: members of a task, without its artifacts
+_BESIDE_ARTIFACTS = tuple(one.name for one in hub.Task.DESCRIPTOR.fields if one.name != "artifacts")
 
 #: the number of known parts by the id of an artifact
 Shown = Mapping[str, int]
@@ -404,7 +406,8 @@ class Turn:
         self.task_id = task_id_of(event) or self.task_id
         self.context_id = context_id_of(event) or self.context_id
         which = event.WhichOneof("payload")
-        self._size = event.ByteSize() + (0 if which == "task" else self._size)
+        bare = which == "task" and not event.task.artifacts and bool(self._task.artifacts)
+        self._size = event.ByteSize() + (0 if which == "task" and not bare else self._size)
         if self._size > LARGEST:
             if self.task_id:
                 self._upstream.spawn(self._upstream.cancel(self.task_id, self._context))
@@ -418,8 +421,11 @@ class Turn:
             self._named.set()
         before = text_of(self._task.status.message)
         if which == "task":
-            parts = self._snapshot(event.task)
-            self._task = fold(self._task, event, self._index)
+            parts = () if bare else self._snapshot(event.task)
+            if bare:
+                self._keep_artifacts(event.task)
+            else:
+                self._task = fold(self._task, event, self._index)
             text = self._progress()
             return Update(parts, text) if parts or text not in ("", before) else None
         if which == "artifact_update":
@@ -434,6 +440,12 @@ class Turn:
         """What the agent says about its work."""
         status = self._task.status
         return text_of(status.message) if status.state not in AT_REST else ""
+
+    def _keep_artifacts(self, task: hub.Task) -> None:
+        """Takes a task without artifacts over, in place: it costs the task, not the artifacts before it."""
+        for name in _BESIDE_ARTIFACTS:
+            self._task.ClearField(name)
+        self._task.MergeFrom(task)
 
     def _snapshot(self, task: hub.Task) -> tuple[hub.Part, ...]:
         """The parts of a task that the caller does not have."""
