@@ -66,8 +66,17 @@ class View:
         for box in self.get("cell").all():
             box.set_checked(box.get_attribute("data-cell") in ids)
 
-    def column(self, cell: str, hop: str = "client") -> Locator:
-        return self.page.locator(f'[data-testid="column"][data-cell="{cell}"][data-hop="{hop}"]:visible')
+    def line(self, cell: str, hop: str = "client") -> Locator:
+        """The row of a lane in the table of results."""
+        return self._lane("lane-row", cell, hop)
+
+    def answer(self, cell: str, hop: str = "client") -> Locator:
+        """The answer of a lane, which is chosen for it."""
+        self.line(cell, hop).get_by_test_id("lane-choose").click()
+        return self._lane("answer", cell, hop)
+
+    def _lane(self, testid: str, cell: str, hop: str) -> Locator:
+        return self.page.locator(f'[data-testid="{testid}"][data-cell="{cell}"][data-hop="{hop}"]:visible')
 
     def send(self, text: str, *, stream: bool = False) -> None:
         """Writes a text in Compose, sends it, and waits for the end."""
@@ -87,7 +96,7 @@ class View:
     def keeps_everything_inside(self) -> None:
         """No box of the page is narrower than what it holds."""
         wider = "one => one.offsetParent !== null && one.scrollWidth > one.clientWidth + 1"
-        boxes = "[...document.querySelectorAll('.column, .frame, .panel, main')]"
+        boxes = "[...document.querySelectorAll('.column, .answer, .results, .frame, .panel, main')]"
         found = self.page.evaluate(f"{boxes}.filter({wider}).map(one => one.outerHTML.slice(0, 300))")
         assert not found, found
 

@@ -84,17 +84,17 @@ def test_nothing_is_cut_on_a_phone(show: Callable[..., View], ui: str) -> None:
 def test_a_message_over_three_bindings(view: View) -> None:
     view.send("tck-stream-chunked", stream=True)
     expect(view.get("status")).to_have_text("SendStreamingMessage: 3 interfaces done, all equal")
-    expect(view.get("column")).to_have_count(3)
-    assert [one.get_attribute("data-cell") for one in view.get("column").all()] == list(CURRENT)
+    expect(view.get("lane-row")).to_have_count(3)
+    assert [one.get_attribute("data-cell") for one in view.get("lane-row").all()] == list(CURRENT)
     for cell in CURRENT:
-        column = view.column(cell)
-        expect(column.get_by_test_id("state")).to_have_text("completed")
-        expect(column.get_by_test_id("result")).to_have_text("chunk-1 chunk-2 chunk-3")
-        expect(column.get_by_test_id("event")).to_have_count(6)
-        assert [one.get_attribute("data-id") for one in column.get_by_test_id("event").all()] == [
-            *"123456"
-        ], cell
-        expect(column).to_contain_text(re.compile(r"first byte [\d.]+ ms.*end [\d.]+ ms"))
+        line, answer = view.line(cell), view.answer(cell)
+        expect(line.get_by_test_id("state")).to_have_text("completed")
+        expect(line).to_contain_text(re.compile(r"completed[\d.]+ ms[\d.]+ ms"))
+        expect(line.get_by_test_id("lane-choose")).to_have_attribute("aria-pressed", "true")
+        expect(answer.get_by_test_id("result")).to_have_text("chunk-1 chunk-2 chunk-3")
+        expect(answer.get_by_test_id("event")).to_have_count(6)
+        ids = [one.get_attribute("data-id") for one in answer.get_by_test_id("event").all()]
+        assert ids == [*"123456"], cell
     expect(view.get("mark")).to_have_text(["first", "= same", "= same"])
     tracks = [one.get_attribute("aria-label") for one in view.get("track").all()]
     assert [one.split(":")[0] for one in tracks] == list(CURRENT)
@@ -102,6 +102,31 @@ def test_a_message_over_three_bindings(view: View) -> None:
     view.get("times").click()
     expect(view.get("time-row")).to_have_count(3)
     view.picture("compose")
+
+
+def test_results_of_all_interfaces_leave_room_for_their_details(show: Callable[..., View], ui: str) -> None:
+    view = show(ui, viewport={"width": 1280, "height": 900})
+    for box in view.get("cell").all():
+        box.check()
+    view.send("hello", stream=True)
+    expect(view.get("lane-row")).to_have_count(9)
+    expect(view.get("track").last).to_be_in_viewport()
+    view.tab("frames")
+    expect(view.get("frame").first).to_be_in_viewport()
+
+
+def test_tabs_without_content_say_what_they_are_for(show: Callable[..., View]) -> None:
+    with program("serve", str(AGENT), *ANY_PORT, "--ui") as addresses:
+        view = show(addresses["ui"])
+        for tab, name, said in (
+            ("task", "no-tasks", "Read one task over one interface"),
+            ("webhooks", "delivery-count", "each notification that the agent sends is shown here"),
+            ("history", "no-calls", "Each call of this page is kept here"),
+            ("errors", "no-errors", "one bad call over each chosen interface"),
+        ):
+            view.tab(tab)
+            expect(view.get(name)).to_contain_text(said)
+        expect(view.get("lane-row")).to_have_count(0)
 
 
 def test_the_frames_are_those_of_the_wire(view: View) -> None:
@@ -172,12 +197,12 @@ def test_text_parts_and_json_are_one_request(view: View, tmp_path: Path) -> None
     view.get("json").fill("{")
     view.get("send").click()
     expect(view.get("json-fault")).to_be_visible()
-    expect(view.get("column")).to_have_count(0)
+    expect(view.get("lane-row")).to_have_count(0)
     written["message"]["parts"].reverse()
     view.get("json").fill(json.dumps(written))
     view.get("send").click()
     expect(view.get("status")).to_have_text("SendMessage: 3 interfaces done, all equal")
-    expect(view.column("GRPC 1.0").get_by_test_id("result")).to_contain_text("small.txt: 5 bytes")
+    expect(view.answer("GRPC 1.0").get_by_test_id("result")).to_contain_text("small.txt: 5 bytes")
 
 
 def test_headers_are_sent_and_their_values_are_not_kept(view: View) -> None:
@@ -195,7 +220,7 @@ def test_headers_are_sent_and_their_values_are_not_kept(view: View) -> None:
 def test_what_an_agent_says_is_never_markup(view: View) -> None:
     text = '<img src="x" onerror="document.title = 1"><b>bold</b>'
     view.send(text, stream=True)
-    expect(view.column("JSONRPC 1.0").get_by_test_id("result").locator("pre")).to_have_text(text)
+    expect(view.answer("JSONRPC 1.0").get_by_test_id("result").locator("pre")).to_have_text(text)
     assert view.page.locator("img").count() == 0
     for tab in ("frames", "diff", "copy"):
         view.tab(tab)
@@ -206,7 +231,7 @@ def test_what_an_agent_says_is_never_markup(view: View) -> None:
 def test_long_texts_and_long_streams_are_cut(view: View) -> None:
     view.cells("JSONRPC 1.0")
     view.send("long " * 1000)
-    result = view.column("JSONRPC 1.0").get_by_test_id("result")
+    result = view.answer("JSONRPC 1.0").get_by_test_id("result")
     expect(result.get_by_role("button")).to_have_text("Show all 5,000 characters")
     result.get_by_role("button").click()
     expect(result.locator("pre")).to_have_text("long " * 1000)
@@ -222,7 +247,7 @@ def test_a_call_is_stopped(view: View) -> None:
     view.get("stream").check()
     view.get("text").fill("tck-cancel")
     view.get("send").click()
-    expect(view.column("HTTP+JSON 1.0")).to_contain_text("working")
+    expect(view.line("HTTP+JSON 1.0")).to_contain_text("working")
     view.get("stop").click()
     expect(view.get("status")).to_have_text("SendStreamingMessage: stopped")
     expect(view.get("send")).to_be_enabled()
@@ -234,7 +259,7 @@ def test_a_call_is_stopped(view: View) -> None:
 
 def test_a_task_is_opened_followed_and_cancelled(view: View) -> None:
     view.send("tck-stream-chunked", stream=True)
-    view.column("GRPC 1.0").get_by_test_id("open-task").click()
+    view.answer("GRPC 1.0").get_by_test_id("open-task").click()
     task = view.get("task-id").input_value()
     expect(view.get("task")).to_contain_text(task)
     expect(view.get("task")).to_contain_text("chunk-1 chunk-2 chunk-3")
@@ -254,7 +279,7 @@ def test_a_task_is_opened_followed_and_cancelled(view: View) -> None:
     view.get("open-task").click()
     expect(view.get("task")).to_contain_text("working")
     view.get("task-subscribe").click()
-    expect(view.column("JSONRPC 1.0").get_by_test_id("event")).to_have_count(1)
+    expect(view.answer("JSONRPC 1.0").get_by_test_id("event")).to_have_count(1)
     view.get("task-cancel").click()
     expect(view.get("task")).to_contain_text("canceled")
 
@@ -324,7 +349,7 @@ def test_history_is_exported_cleared_imported_and_sent_again(view: View, tmp_pat
     row = view.get("history-row").filter(has_text="remember me").first
     expect(row).to_contain_text("✓ ok")
     row.get_by_test_id("history-open").click()
-    expect(view.get("column")).to_have_count(3)
+    expect(view.get("lane-row")).to_have_count(3)
     with view.page.expect_download() as started:
         row.get_by_test_id("history-export-one").click()
     file = tmp_path / started.value.suggested_filename
@@ -343,7 +368,7 @@ def test_history_is_exported_cleared_imported_and_sent_again(view: View, tmp_pat
     view.get("history-clear").click()
     expect(view.get("history-row")).to_have_count(1)
     view.get("history-open").click()
-    expect(view.column("GRPC 1.0").get_by_test_id("result")).to_contain_text("remember me")
+    expect(view.answer("GRPC 1.0").get_by_test_id("result")).to_contain_text("remember me")
     view.get("history-pin").click()
     view.get("history-replay").click()
     expect(view.get("text")).to_have_value("remember me")
@@ -465,7 +490,7 @@ def test_everything_without_a_mouse(view: View) -> None:
     view.page.keyboard.type("by keyboard")
     press("Control+Enter")
     expect(view.get("status")).to_have_text("SendMessage: 3 interfaces done, all equal")
-    expect(view.column("GRPC 1.0").get_by_test_id("result")).to_contain_text("by keyboard")
+    expect(view.answer("GRPC 1.0").get_by_test_id("result")).to_contain_text("by keyboard")
     for _ in range(60):
         press("Tab")
         if view.get("tab-timeline").evaluate("one => one === document.activeElement"):
@@ -517,7 +542,7 @@ def _fill(view: View) -> None:
     expect(view.get("check-outcome")).to_contain_text("All is well")
     view.tab("history")
     view.get("history-open").first.click()
-    expect(view.get("column").first).to_be_visible()
+    expect(view.get("lane-row").first).to_be_visible()
     view.tab("errors")
     view.get("error-send").click()
     expect(view.get("meaning")).to_contain_text("TaskNotFoundError")

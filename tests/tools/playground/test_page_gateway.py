@@ -45,16 +45,16 @@ def view(show: Callable[..., View], gateway: dict[str, str]) -> View:
 def test_what_the_gateway_says_to_its_agent(view: View) -> None:
     view.send("script:work;chunk one;last two;done", stream=True)
     expect(view.get("status")).to_have_text("SendStreamingMessage: 3 interfaces done, all equal")
-    expect(view.get("column")).to_have_count(4)
-    upstream = view.column("JSONRPC 1.0", "upstream")
-    expect(upstream.get_by_test_id("state")).to_have_text("completed")
+    expect(view.get("lane-row")).to_have_count(4)
+    upstream = view.answer("JSONRPC 1.0", "upstream")
+    expect(view.line("JSONRPC 1.0", "upstream").get_by_test_id("state")).to_have_text("completed")
     expect(upstream.get_by_test_id("result")).to_contain_text("onetwo")
     view.picture("gateway")
     view.get("every-upstream").check()
-    expect(view.get("column")).to_have_count(6)
+    expect(view.get("lane-row")).to_have_count(6)
     view.keeps_everything_inside()
     for cell in CURRENT:
-        expect(view.column(cell, "upstream")).to_be_visible()
+        expect(view.line(cell, "upstream")).to_be_visible()
     tracks = [one.get_attribute("aria-label") or "" for one in view.get("track").all()]
     assert [one.partition(":")[0] for one in tracks] == [
         name for cell in CURRENT for name in (cell, f"{cell}, upstream")
@@ -66,7 +66,7 @@ def test_what_the_gateway_says_to_its_agent(view: View) -> None:
     view.get("frames-lane").select_option("GRPC 1.0|client")
     expect(view.get("frame").first).to_contain_text("/lf.a2a.v1.A2AService/SendStreamingMessage")
     view.send("script:work;last one;done")
-    expect(view.column("JSONRPC 1.0", "upstream").get_by_test_id("mark")).to_have_text("= same")
+    expect(view.line("JSONRPC 1.0", "upstream").get_by_test_id("mark")).to_have_text("= same")
 
 
 def test_the_cards_beside_each_other(view: View) -> None:
@@ -100,7 +100,7 @@ def test_a_difference_names_the_rule_that_explains_it(view: View) -> None:
     view.cells("JSONRPC 1.0", "HTTP+JSON 1.0", "HTTP+JSON 0.3")
     view.get("send").click()
     for cell, mark in {"HTTP+JSON 1.0": "= same", "HTTP+JSON 0.3": "≈ explained"}.items():
-        expect(view.column(cell).get_by_test_id("mark")).to_have_text(mark)
+        expect(view.line(cell).get_by_test_id("mark")).to_have_text(mark)
     view.tab("diff")
     lost = view.get("diff-row").filter(
         has=view.page.get_by_role("rowheader", name="HTTP+JSON 0.3", exact=True)
@@ -133,7 +133,7 @@ def test_an_agent_elsewhere_that_goes_away(show: Callable[..., View]) -> None:
         expect(view.get("agent-name")).to_have_text("weather")
         view.send("Oslo", stream=True)
         expect(view.get("status")).to_have_text("SendStreamingMessage: 9 interfaces done, all equal")
-        expect(view.column("GRPC 1.0").get_by_test_id("result")).to_contain_text("Oslo: 21 °C")
+        expect(view.answer("GRPC 1.0").get_by_test_id("result")).to_contain_text("Oslo: 21 °C")
         agent.close()
         view.get("send").click()
         expect(view.get("problem")).to_be_visible()

@@ -1,4 +1,4 @@
-// A call on the page: columns, and below them timeline, frames, differences, and the call as a command.
+// A call on the page: its results, and below them timeline, frames, differences, and the call as a command.
 
 import "./diff.js";
 import "./equivalent.js";

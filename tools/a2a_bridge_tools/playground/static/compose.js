@@ -83,9 +83,9 @@ class Compose extends Component {
       : `${count} calls, one over each chosen interface`;
     this.intro.replaceChildren(
       h("h2", "What Send does"),
-      h("p", `It makes ${calls}. Here you will see a column for each: the state, the times, the result, the events, and`
-        + " whether the result equals that of the first column."),
-      h("p", "Below the columns: when everything was sent and received, the frames as they were on the wire, the"
+      h("p", `It makes ${calls}. Here you will see a row for each: its outcome, its times, and whether its result`
+        + " equals that of the first row. Beside the rows: the answer of the chosen one, with its events."),
+      h("p", "Below them: when everything was sent and received, the frames as they were on the wire, the"
         + " differences, and the call as a command."),
       h("div.row", button(`Send “${example}”`, "send-example", start, { disabled: count === 0 })));
   }

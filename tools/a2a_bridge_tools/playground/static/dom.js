@@ -101,12 +101,15 @@ export function jsonText(value) {
 /** A table in a region that scrolls by itself, so that the page never does. On a narrow screen, each row is a
  * block whose cells have the names of their columns. */
 export function table(name, columns, rows) {
-  for (const one of rows) {
-    [...one.children].forEach((cell, place) => cell.setAttribute("data-column", columns[place]));
-  }
+  for (const one of rows) nameCells(one, columns);
   const heads = columns.map((column) => h("th", { scope: "col" }, column));
   return h("div.scroll", { role: "region", "aria-label": name, tabIndex: 0 },
     h("table", h("thead", h("tr", heads)), h("tbody", rows)));
+}
+
+/** Gives the cells of a row the names of their columns, for narrow screens. */
+export function nameCells(line, columns) {
+  [...line.children].forEach((cell, place) => cell.setAttribute("data-column", columns[place]));
 }
 
 /** A row of a table: its head, and its other cells. */

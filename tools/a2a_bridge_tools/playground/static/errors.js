@@ -24,12 +24,15 @@ const INPUTS = [
   ["Read a webhook of a task that does not exist", "GetTaskPushNotificationConfig", { taskId: id, id }],
 ];
 
+const PURPOSE = "Send makes one bad call over each chosen interface. Here you will see how each of them encodes the error,"
+  + " and whether all mean the same.";
+
 class Errors extends Component {
   build() {
     this.view = "decoded";
     this.input = select(INPUTS.map(([name], place) => [String(place), name]));
     this.meaning = h("p.status", { role: "status", testid: "meaning" });
-    this.columns = h("div.columns");
+    this.columns = h("div.columns", h("p", { testid: "no-errors" }, PURPOSE));
     const [wire, decoded, core] = VIEWS;
     this.about = h("p.legend", aboutView(this.view));
     const views = segments("Show", [decoded, wire, core], (view) => {

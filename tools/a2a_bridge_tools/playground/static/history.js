@@ -8,6 +8,9 @@ import { session } from "./session.js";
 
 const COLUMNS = ["No.", "Time", "Operation", "Summary", "Interfaces", "Outcome", "Bytes", "Actions"];
 
+const NOTHING = "No calls yet. Each call of this page is kept here with its frames: open it, put it into Compose again,"
+  + " pin it, or export it as a file. A record of `a2a-bridge … --record` can be imported.";
+
 class History extends Component {
   build() {
     this.rows = h("div");
@@ -27,7 +30,7 @@ class History extends Component {
   shown() {
     return this.attempt(async () => {
       const rows = (await askJson("/api/history")).map((call) => this.row(call));
-      this.rows.replaceChildren(rows.length ? table("Calls", COLUMNS, rows) : h("p", "No calls yet."));
+      this.rows.replaceChildren(rows.length ? table("Calls", COLUMNS, rows) : h("p", { testid: "no-calls" }, NOTHING));
     });
   }
 

@@ -1,23 +1,37 @@
-// The columns of a call: one per lane, filled while events arrive.
+// What came back: one table with a row per lane, filled while events arrive, and beside it the answer of the
+// chosen lane.
 
 import { verdict } from "./call.js";
 import { describe, eventSummary, outcome, partsView, stateBadge, taskView } from "./content.js";
-import { Component, button, counted, duration, h, jsonText, present } from "./dom.js";
+import { Component, button, counted, duration, h, jsonText, nameCells, present, row, table } from "./dom.js";
 import { session } from "./session.js";
+
+const COLUMNS = ["Interface", "Outcome", "First byte", "End", "Result"];
 
 class Results extends Component {
   build() {
-    this.columns = new Map();
+    this.lines = new Map();
+    /** the key of the lane that was chosen; it stays for the next call */
+    this.wanted = "";
     this.every = h("input", { type: "checkbox", onchange: () => this.update(), testid: "every-upstream" });
     this.everyLabel = h("label.check", { hidden: true }, this.every, "the call to the agent behind the gateway, for every interface");
-    this.grid = h("div.columns");
-    this.append(this.everyLabel, this.grid);
+    const region = table("Outcome of each interface", COLUMNS, []);
+    this.rows = region.querySelector("tbody");
+    this.answer = h("div");
+    this.whole = h("div.results", { hidden: true }, region, this.answer);
+    this.append(this.everyLabel, this.whole);
   }
 
   show(call) {
     this.call = call;
-    this.columns.clear();
-    this.grid.replaceChildren();
+    this.lines.clear();
+    this.rows.replaceChildren();
+    this.answer.replaceChildren();
+    this.update();
+  }
+
+  choose(key) {
+    this.wanted = key;
     this.update();
   }
 
@@ -25,60 +39,95 @@ class Results extends Component {
     const lanes = this.call?.ordered() ?? [];
     const upstream = lanes.filter((lane) => lane.isUpstream);
     this.everyLabel.hidden = upstream.length < 2;
-    lanes.forEach((lane, place) => {
-      if (!this.columns.has(lane.key)) this.columns.set(lane.key, new Column(lane));
-      const column = this.columns.get(lane.key);
-      const { element } = column;
-      element.hidden = lane.isUpstream && lane !== upstream[0] && !this.every.checked;
-      column.update(this.call);
-      // A lane that comes later takes its place beside its cell; those in place keep focus and open details.
-      const there = this.grid.children[place] ?? null;
-      if (there !== element) this.grid.insertBefore(element, there);
+    const shown = lanes.filter((lane) => !lane.isUpstream || lane === upstream[0] || this.every.checked);
+    const chosen = shown.find((lane) => lane.key === this.wanted) ?? shown[0];
+    shown.forEach((lane, place) => {
+      if (!this.lines.has(lane.key)) this.lines.set(lane.key, new Line(lane, () => this.choose(lane.key)));
+      const line = this.lines.get(lane.key);
+      line.update(this.call, lane === chosen);
+      // A lane that comes later takes its place beside its cell; those in place keep the focus.
+      const there = this.rows.children[place] ?? null;
+      if (there !== line.element) this.rows.insertBefore(line.element, there);
     });
+    while (this.rows.childElementCount > shown.length) this.rows.lastElementChild.remove();
+    this.whole.hidden = !chosen;
+    if (chosen) this.showAnswer(this.lines.get(chosen.key).answer);
+  }
+
+  showAnswer(answer) {
+    answer.update(this.call);
+    if (this.answer.firstElementChild !== answer.element) this.answer.replaceChildren(answer.element);
   }
 }
 
-class Column {
+/** The row of a lane. */
+class Line {
+  constructor(lane, choose) {
+    this.lane = lane;
+    this.answer = new Answer(lane);
+    const { cell, isUpstream, name } = lane;
+    this.control = button(isUpstream ? "↳ upstream" : cell, "lane-choose", choose, { kind: "quiet", "aria-label": name });
+    this.cells = Array.from({ length: 4 }, () => h("span"));
+    this.cells[3].dataset.testid = "mark";
+    this.element = row("lane-row", this.control, this.cells, { "data-cell": cell, "data-hop": lane.hop, onclick: choose });
+    nameCells(this.element, COLUMNS);
+  }
+
+  update(call, isChosen) {
+    this.control.setAttribute("aria-pressed", String(isChosen));
+    this.element.classList.toggle("chosen", isChosen);
+    const { frames, events, end, begin, firstByte, comparison } = this.lane;
+    const known = [frames.length, events.length, end?.at, Boolean(comparison), call.finished].join();
+    if (known === this.known) return;
+    this.known = known;
+    const [state, first, last, mark] = this.cells;
+    state.replaceChildren(this.state(call));
+    first.textContent = firstByte === undefined ? "" : duration(firstByte - begin);
+    last.textContent = end ? duration(end.at - begin) : "";
+    if (!comparison || call.lanes.size === 1) return;
+    const { sign, tone, text } = verdict(this.lane);
+    mark.className = tone;
+    mark.textContent = sign;
+    mark.title = text;
+  }
+
+  state(call) {
+    const { events, end } = this.lane;
+    if (end?.error) return h("span.badge.bad", { testid: "state" }, "error");
+    const { task } = outcome(events);
+    const waiting = call.finished ? "no response" : "waiting";
+    const kind = events.length ? describe(events[0].event).kind : waiting;
+    return stateBadge(end?.state || (task && describe(task).state) || kind);
+  }
+}
+
+/** What one lane said: its result, and its events. */
+class Answer {
   constructor(lane) {
     this.lane = lane;
     /** the elements with the times of the events */
     this.times = [];
-    this.head = h("p.facts");
+    this.count = h("small");
     this.result = h("div.result", { testid: "result" });
     this.events = h("ol.events");
     this.actions = h("p.actions");
-    this.mark = h("span.mark", { testid: "mark" });
-    const names = { "aria-label": lane.name, "data-cell": lane.cell, "data-hop": lane.hop };
-    this.element = h("section.column", { testid: "column", ...names },
-      h("h3", lane.cell, lane.isUpstream && h("span.badge.plain", "upstream"), this.mark),
-      this.head, this.result, this.actions, this.events);
+    const names = { "aria-label": `Answer over ${lane.name}`, "data-cell": lane.cell, "data-hop": lane.hop };
+    this.element = h("section.answer", { testid: "answer", role: "region", tabIndex: 0, ...names },
+      h("h3", lane.cell, lane.isUpstream && h("span.badge.plain", "upstream"), this.count),
+      this.result, this.actions, this.events);
   }
 
   update(call) {
-    const { frames, events, end, comparison, isUpstream, cell } = this.lane;
-    const known = [frames.length, events.length, end?.at, Boolean(comparison), call.finished].join();
+    const { events, end, isUpstream, cell } = this.lane;
+    const known = [events.length, end?.at, call.finished].join();
     if (known === this.known) return;
     this.known = known;
     const { task, message } = outcome(events);
-    this.head.replaceChildren(...this.facts(call, task));
+    this.count.textContent = counted(events.length, "event");
     const content = task ? taskView(task) : partsView(message);
     this.result.replaceChildren(end?.error ? errorView(end.error) : content);
     this.addEvents();
     this.actions.replaceChildren(...(task && !isUpstream ? actionsOf(task, cell) : []));
-    if (comparison && call.lanes.size > 1) this.showMark(verdict(this.lane));
-  }
-
-  facts(call, task) {
-    const { events, end, begin, firstByte } = this.lane;
-    const waiting = call.finished ? "no response" : "waiting";
-    const kind = events.length ? describe(events[0].event).kind : waiting;
-    return present([
-      end?.error ? h("span.badge.bad", { testid: "state" }, "error")
-        : stateBadge(end?.state || (task && describe(task).state) || kind),
-      firstByte !== undefined && h("span", `first byte ${duration(firstByte - begin)}`),
-      end && h("span", `end ${duration(end.at - begin)}`),
-      h("span", counted(events.length, "event")),
-    ]);
   }
 
   /** Times count from the beginning, which is known for sure at the end only. */
@@ -93,12 +142,6 @@ class Column {
           h("details", eventSummary(event, number, time), jsonText(event))));
     }
     this.times.forEach((time, place) => (time.textContent = `+${duration(events[place].at - begin)}`));
-  }
-
-  showMark({ sign, tone, text }) {
-    this.mark.className = `mark ${tone}`;
-    this.mark.textContent = sign;
-    this.mark.title = text;
   }
 }
 

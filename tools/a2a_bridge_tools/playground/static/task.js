@@ -6,6 +6,9 @@ import { describe, outcome, stateBadge, taskView } from "./content.js";
 import { Component, button, field, h, row, select, setOptions, table } from "./dom.js";
 import { session } from "./session.js";
 
+const PURPOSE = "Read one task over one interface, follow its events, cancel it, or go on with a stream that broke. ";
+const AFTER_HINT = "The id of the last event that a reader has. The stream goes on with the one after it.";
+
 class Task extends Component {
   build() {
     const text = { autocomplete: "off", spellcheck: false };
@@ -32,7 +35,7 @@ class Task extends Component {
           button("List the agent's tasks", "task-list", () => this.run("ListTasks", { pageSize: 50 })),
           button("Stop", "task-stop", () => this.call?.stop())),
         h("div.row", field("Last event seen", this.after, "task-after"),
-          button("Resume the stream after it", "task-go-on", goOn))),
+          button("Resume the stream after it", "task-go-on", goOn), h("small", AFTER_HINT))),
       this.recent, this.found, this.view);
     session.watch(["agent", "tasks"], () => this.showRecent());
     session.watch(["agent"], () => setOptions(this.cell, session.allCells()));
@@ -74,7 +77,7 @@ class Task extends Component {
       return row("recent-task", h("code", id),
         [stateBadge(state), cell, button("Open", "recent-open", () => this.open({ id, cell }), label)]);
     });
-    const none = h("p", { testid: "no-tasks" }, "The tasks that you start in Compose appear here.");
+    const none = h("p", { testid: "no-tasks" }, `${PURPOSE}The tasks that you start in Compose appear here.`);
     this.recent.replaceChildren(h("h2", "Recent tasks"),
       rows.length ? table("Recent tasks", ["Task", "State", "Interface", "Action"], rows) : none);
   }

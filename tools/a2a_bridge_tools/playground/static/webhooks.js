@@ -12,13 +12,16 @@ const SHOWN = 200;
 /** Milliseconds before a broken stream is opened again. */
 const AGAIN = 2000;
 
+const NOTHING = "Nothing was delivered yet. Register the URL above for a task, or use it in Compose for a new one:"
+  + " each notification that the agent sends is shown here, with its headers and its body.";
+
 class Webhooks extends Component {
   build() {
     const url = session.program.webhook;
     this.task = h("input", { autocomplete: "off", spellcheck: false });
     this.cell = select([]);
     this.outcome = h("div", { role: "status", testid: "webhook-outcome" });
-    this.count = h("p", { role: "status", testid: "delivery-count" }, "Nothing was delivered yet.");
+    this.count = h("p", { role: "status", testid: "delivery-count" }, NOTHING);
     this.list = h("ol.deliveries");
     /** the number of the newest delivery */
     this.newest = 0;
