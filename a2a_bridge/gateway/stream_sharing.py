@@ -170,8 +170,7 @@ class StreamSharing:
             if log.stopped and after != log.id(log.last) and not await stream.reader.has_moved():
                 return False
         if log.ended:  # still: no other caller has revived it meanwhile
-            stream.reader.context = self._upstream_context(call.context)
-            stream.reader.start()
+            self.streams.revive(stream, self._upstream_context(call.context))
         return True
 
     def _has_ended_early(self, last: hub.StreamResponse) -> bool:

@@ -196,6 +196,13 @@ class StreamRegistry:
         self._idle.pop(stream, None)
         return stream.log.reader(place)
 
+    def revive(self, stream: Stream, context: CallContext) -> None:
+        """Has a stream go on that the agent ended. Raises UNAVAILABLE after `aclose`: nobody would end it."""
+        if stream not in self._all:
+            raise _given_up_error()
+        stream.reader.context = context
+        stream.reader.start()
+
     def leave(self, stream: Stream, reader: LogReader[Event]) -> None:
         """Closes a reader. The last reader may end the stream."""
         log = stream.log
@@ -309,6 +316,10 @@ _REJECTIONS = (
 )
 
 
+def _given_up_error() -> A2AError:
+    return A2AError(Reason.UNAVAILABLE, "the stream was given up", blame=Blame.SELF)
+
+
 def ended_early_error() -> A2AError:
     """The error for a stream of 0.x that the agent closed while its task was working."""
     text = "the agent's stream ended before its task, without a final event; subscribe again, or get the task"
@@ -377,7 +388,7 @@ class StreamReader:
         if task is None or task.done():
             return None
         if not self._log.ended:
-            self._log.stop(A2AError(Reason.UNAVAILABLE, "the stream was given up", blame=Blame.SELF))
+            self._log.stop(_given_up_error())
         if self._begun:
             task.cancel()
         # A task that is cancelled before its first step would not close the stream. So it runs: `_run` sees

@@ -30,7 +30,7 @@ from tests.gateway.sharing_scene import (
     sharing,
     subscribing,
 )
-from tests.resume.scripted import Log, became, begun, whole
+from tests.resume.scripted import TASK, Log, became, begun, whole
 
 numberings = pytest.mark.parametrize("own", [True, False], ids=["agent's ids", "our ids"])
 
@@ -323,6 +323,29 @@ async def test_a_break_after_a_resumed_task_is_the_end(state: hub.TaskState) -> 
     async with sharing(agent) as service:
         assert await read(service, subscribing(log.id(2))) == [(log.id(3), task)]
         assert len(agent.streams) == 1
+
+
+async def test_a_task_that_goes_on_while_the_gateway_closes_opens_no_stream() -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+    probe = Probe()
+    probe.on_stream = yielding(begun(), became(hub.TASK_STATE_INPUT_REQUIRED))
+
+    async def unary(call: Any) -> Any:
+        asked.set()
+        await answered.wait()
+        return hub.Task(id=TASK, status=hub.TaskStatus(state=hub.TASK_STATE_WORKING))
+
+    probe.on_unary = unary
+    async with sharing(probe, resumes=False) as service:
+        (first, _), _ = await read(service, sending())
+        streams = len(probe.calls)
+        again = asyncio.create_task(read(service, subscribing(first)))
+        await asyncio.wait_for(asked.wait(), PATIENCE)
+        await service.streams.aclose()
+        answered.set()
+        with pytest.raises(A2AError, match="given up"):
+            await asyncio.wait_for(again, PATIENCE)
+        assert len(probe.calls) == streams + 1  # the question how the task is
 
 
 async def test_an_unknown_number_of_lost_events_ends_the_stream() -> None:
