@@ -206,6 +206,17 @@ async def test_releases_are_looked_at_however_many(
         assert (delivery.registered.config.id, delivery.sequence) == ("p", 2)
 
 
+async def test_a_claim_leaves_out_what_another_one_is_just_claiming(postgres_url: str) -> None:
+    async with open_store(postgres_url) as store:
+        for name in "pq":
+            await store.push_configs.put(HERE, config("https://hook.example", name))
+        await author(store)
+        with psycopg.connect(postgres_url) as claiming:
+            claiming.execute("SELECT 1 FROM push_configs WHERE id = 'p' FOR UPDATE")
+            (delivery,) = await store.outbox.due(2, lambda _: 2)
+            assert delivery.registered.config.id == "q"
+
+
 async def test_a_new_url_that_another_replica_gets_ends_the_delay(postgres_url: str) -> None:
     async with open_store(postgres_url) as first, open_store(postgres_url) as second:
         await first.push_configs.put(HERE, config("https://old.example"))
