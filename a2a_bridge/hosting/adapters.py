@@ -86,11 +86,7 @@ KNOWN = (
     Framework("Pydantic AI", "pydantic_ai", "pydantic-ai", "give an Agent"),
     Framework("Google ADK", "google.adk", "google-adk", "give an agent, a Workflow, an App or a Runner"),
     Framework("the OpenAI Agents SDK", "agents", "openai-agents", "give an Agent", shows="Runner"),
-    Framework(
-        "Strands Agents",
-        "strands",
-        instead=_EXECUTOR.format("strands.multiagent.a2a.executor.StrandsA2AExecutor(agent_factory=…)"),
-    ),
+    Framework("Strands Agents", "strands", "strands", "give an Agent"),
     Framework(
         "Microsoft Agent Framework",
         "agent_framework",

@@ -274,7 +274,8 @@ TAKEN = (
         lambda thing, options: Agent(thing, **options),
     ),
     Taken(
-        "an agent of LangGraph, Pydantic AI, Google ADK, OpenAI Agents, [your adapter](write-an-adapter.md)",
+        "an agent of LangGraph, Pydantic AI, Google ADK, OpenAI Agents, Strands,"
+        " [your adapter](write-an-adapter.md)",
         "[the adapter makes the agent](serve-frameworks.md)",
         lambda thing: adapters.adapter_of(thing) is not None,
         _of_framework,

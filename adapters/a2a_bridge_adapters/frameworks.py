@@ -65,3 +65,4 @@ GOOGLE_ADK = FrameworkAdapter(
     extra="google-adk",
 )
 OPENAI_AGENTS = FrameworkAdapter("agents.agent", module="openai_agents", extra="openai-agents")
+STRANDS = FrameworkAdapter("strands.agent.agent", module="strands", extra="strands")

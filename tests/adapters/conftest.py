@@ -15,12 +15,14 @@ NAMES = (
     "langchain_core",
     "langgraph",
     "pydantic_ai",
+    "strands",
     "a2a_bridge_adapters.langgraph",
     "a2a_bridge_adapters.langgraph_messages",
     "a2a_bridge_adapters.langgraph_nodes",
     "a2a_bridge_adapters.google_adk",
     "a2a_bridge_adapters.openai_agents",
     "a2a_bridge_adapters.pydantic_ai",
+    "a2a_bridge_adapters.strands",
 )
 
 

@@ -99,11 +99,20 @@ def adk_of(finals: Sequence[str], *, guarded: bool) -> Any:
     return BaseAgent(events={"chunks": [*streamed, *ends]}, **callback)
 
 
+def strands_of(finals: Sequence[str], *, guarded: bool) -> Any:
+    from strands.agent import Agent as Scripted
+
+    made = Scripted(outputs={STREAMED: ["".join(finals)]})
+    made.callbacks = [lambda event: None] if guarded else []
+    return made
+
+
 FRAMEWORKS: dict[str, Callable[..., Any]] = {
     "langgraph": graph_of,
     "openai-agents": openai_of,
     "pydantic-ai": pydantic_of,
     "google-adk": adk_of,
+    "strands": strands_of,
 }
 
 

@@ -123,6 +123,14 @@ ADAPTED = (
         "openai_agents_runs.py",
         refuses=("an approval with other arguments",),
     ),
+    Adapted(
+        "strands",
+        "Strands",
+        "strands-agents",
+        "strands_agent.py:served",
+        "strands_agents.py",
+        refuses=("an approval with other arguments",),
+    ),
 )
 
 #: what the executors below do not do in the form of the adapters
@@ -137,14 +145,6 @@ _QUESTIONS = (
 )
 
 EXECUTORS = (
-    Adapted(
-        "strands",
-        "Strands",
-        "strands-agents",
-        "strands_executor.py:served",
-        packages=("strands-agents[a2a]",),
-        lacks=(*_QUESTIONS, "a file of the agent", "two callers with one context id"),
-    ),
     Adapted(
         "agent-framework",
         "Agent Framework",

@@ -179,10 +179,10 @@ FRAMEWORKS = {
     "pydantic_ai.agent": "pydantic-ai",
     "agents.agent": "openai-agents",
     "google.adk.agents.llm_agent": "google-adk",
+    "strands.agent.agent": "strands",
 }
 
 WITHOUT = {
-    "strands.agent.agent": r"Strands Agents, .*StrandsA2AExecutor\(",
     "agent_framework._agents": r"Microsoft Agent Framework, .*A2AExecutor\(",
     "crewai.crew": r"CrewAI, .*function with @agent",
 }

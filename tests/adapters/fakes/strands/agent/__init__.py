@@ -1,0 +1,1 @@
+from strands.agent.agent import Agent as Agent
