@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -93,7 +94,9 @@ def test_an_agent_is_found_in_a_module(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("is_package", [False, True])
-def test_a_main_file_is_not_run_as_the_main_program(tmp_path: Path, is_package: bool) -> None:
+def test_a_main_file_is_not_run_as_the_main_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_package: bool
+) -> None:
     folder = tmp_path / "sample"
     folder.mkdir()
     written(folder, ONE, "neighbour.py")
@@ -101,7 +104,9 @@ def test_a_main_file_is_not_run_as_the_main_program(tmp_path: Path, is_package: 
         written(folder, "", "__init__.py")
     here = "sample." if is_package else ""
     text = f"from {here}neighbour import parrot\nif __name__ == '__main__':\n    raise SystemExit(3)\n"
-    main = sys.modules["__main__"]
+    # A process of the tests may have none: its own program came over a pipe.
+    main = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
     assert load(parse(written(folder, text, "__main__.py"))).card.name == "parrot"
     assert sys.modules["__main__"] is main
 
