@@ -94,10 +94,11 @@ class Line {
   state(call) {
     const { events, end } = this.lane;
     if (end?.error) return h("span.badge.bad", { testid: "state" }, "error");
+    if (end?.state) return stateBadge(end.state);
     const { task } = outcome(events);
     const waiting = call.finished ? "no response" : "waiting";
     const kind = events.length ? describe(events[0].event).kind : waiting;
-    return stateBadge(end?.state || (task && describe(task).state) || kind);
+    return stateBadge((task && describe(task).state) || kind);
   }
 }
 
