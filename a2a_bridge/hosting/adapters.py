@@ -78,7 +78,6 @@ class Framework(NamedTuple):
     shows: str = ""
 
 
-_EXECUTOR = "give its executor of a2a-sdk, {}"
 _FUNCTION = "call it in a function with @agent, and give that"
 
 KNOWN = (
@@ -90,7 +89,7 @@ KNOWN = (
     Framework(
         "Microsoft Agent Framework",
         "agent_framework",
-        instead=_EXECUTOR.format("agent_framework_a2a.A2AExecutor(agent, stream=True)"),
+        instead="give its executor of a2a-sdk, agent_framework_a2a.A2AExecutor(agent, stream=True)",
     ),
     Framework("CrewAI", "crewai", instead=_FUNCTION),
 )

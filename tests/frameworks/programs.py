@@ -133,17 +133,6 @@ ADAPTED = (
     ),
 )
 
-#: what the executors below do not do in the form of the adapters
-_QUESTIONS = (
-    "an approval of a tool",
-    "a denial of a tool",
-    "answers by call",
-    "an approval with other arguments",
-    "a question and its answer",
-    "a question that nobody answers",
-    "a cancelled question",
-)
-
 EXECUTORS = (
     Adapted(
         "agent-framework",
@@ -152,7 +141,13 @@ EXECUTORS = (
         "agent_framework_executor.py:served",
         packages=("agent-framework-core", "agent-framework-a2a"),
         lacks=(
-            *_QUESTIONS,
+            "an approval of a tool",
+            "a denial of a tool",
+            "answers by call",
+            "an approval with other arguments",
+            "a question and its answer",
+            "a question that nobody answers",
+            "a cancelled question",
             "a conversation goes on",
             "two tasks of one context at once",
             "a file to the agent",
