@@ -59,7 +59,8 @@ class Layer(Generic[_Of, _Inner]):
     name: str
     #: the condition, for the table of the documentation
     when: str
-    #: the functions that wrap what is inside, the outermost first; none where the layer is not there
+    #: the functions that wrap the inner service or dial, the outermost first; empty if the layer is absent.
+    #: A function may return the inner one, which also means that the layer is absent
     make: Callable[[_Of], Sequence[Callable[[_Inner], _Inner]]]
 
 
@@ -160,8 +161,6 @@ def _registrations(known: Remembered) -> Sequence[Middleware]:
 def _lapsed(of: ServerSide) -> Sequence[Middleware]:
     options = of.options
     rules = options.access_rules if isinstance(options.access_rules, LiveRules) else None
-    if options.authentication is None and rules is None:
-        return ()
     return (end_lapsed_calls(options.authentication, rules, options.name),)
 
 
@@ -214,7 +213,7 @@ SERVER: Sequence[Layer[ServerSide, Service]] = (
     Layer(
         "access rules",
         "access rules",
-        lambda of: (authorise(of.options.access_rules, of.options.name),) if of.options.access_rules else (),
+        lambda of: (authorise(of.options.access_rules, of.options.name),),
     ),
     Layer("end of lapsed calls", "authentication, or access rules that can change", _lapsed),
     Layer("deadline", "always", lambda _: (deadline(),)),

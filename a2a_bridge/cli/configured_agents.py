@@ -29,7 +29,7 @@ from a2a_bridge.cli.output import progress
 from a2a_bridge.cli.reload import Reloader
 from a2a_bridge.cli.running import builtin_or_envoy, launch_of, serve_until_signal
 from a2a_bridge.cli.server_flags import flags_of
-from a2a_bridge.cli.server_options import AgentPlanner, ListenOptions, ServerPlanner, limits_of
+from a2a_bridge.cli.server_options import AgentPlanner, ListenOptions, ServerPlanner
 from a2a_bridge.cli.target import BadTargetError, parse
 from a2a_bridge.cli.values import HEADER, usage_error
 from a2a_bridge.dialects import GRPC
@@ -210,7 +210,7 @@ class _Changes:
         for name, one in agents.items():
             before = self._open.get(name)
             if before is not None and name in same:
-                before.limits.change(limits_of(one.flags))
+                before.limits.change(ServerPlanner(one.flags).limits())
                 continue
             entry, opened = made[name]
             if before is not None and self._kind.overlaps(one):

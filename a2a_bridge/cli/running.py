@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from a2a_bridge.cli.envoy import inside
-from a2a_bridge.cli.log_setup import change_level
+from a2a_bridge.cli.log_setup import change_level, configure_logging
 from a2a_bridge.cli.output import cannot_listen, data, fail, not_loaded, not_opened, print_message
 from a2a_bridge.cli.reading import Reading
 from a2a_bridge.cli.security import note_open, server_tls
@@ -249,8 +249,6 @@ def prepare(context: typer.Context, flags: ServerFlags) -> Reloader | None:
     check_one_process(flags)
     note_open(flags)
     _check_server(context, flags)
-    from a2a_bridge.cli.log_setup import configure_logging
-
     configure_logging(flags)
     if flags.envoy_address and inside() is None:
         raise typer.Exit(_run_envoy(flags))

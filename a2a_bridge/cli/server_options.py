@@ -83,7 +83,7 @@ class ListenOptions:
         if reloader is not None and isinstance(rules, LiveRules):
             reloader.on_change(lambda _, new: rules.change(rules_of(new.rules)))
         if reloader is not None and isinstance(limits, LiveLimits):
-            reloader.on_change(lambda _, new: limits.change(limits_of(new)))
+            reloader.on_change(lambda _, new: limits.change(ServerPlanner(new).limits()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class ServerPlanner:
                 listener=worker.listener if worker is not None else None,
                 grpc_listener=worker.grpc_listener if worker is not None else None,
             ),
-            limits=LiveLimits(Limits(**self._taken(Limits))),
+            limits=LiveLimits(self.limits()),
             # Only a file has rules, and only a file can be read again.
             access_rules=LiveRules(rules_of(flags.rules)) if flags.config is not None else (),
             admin=self._admin(worker),
@@ -128,6 +128,10 @@ class ServerPlanner:
             tls=None if flags.envoy_address else server_tls(ServerTlsValues(**self._taken(ServerTlsValues))),
         )
         return ListenOptions(interfaces, options, http, grpc, counting)
+
+    def limits(self) -> Limits:
+        """The limits of one principal."""
+        return Limits(**self._taken(Limits))
 
     def store(self) -> StoreOptions:
         """The options of the store, which keeps ended tasks. Raises typer.BadParameter."""
@@ -285,11 +289,6 @@ def _check_proxies(trusted: Sequence[str]) -> None:
                 ip_network(text, strict=False)
         except ValueError:
             raise usage_error("--forwarded-allow-ips", f"{text!r} is no address or network") from None
-
-
-def limits_of(flags: ServerFlags) -> Limits:
-    """The limits of one principal."""
-    return Limits(**taken(Limits, flags))
 
 
 def rules_of(rules: Sequence[RuleSettings]) -> tuple[Rule, ...]:

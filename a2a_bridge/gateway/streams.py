@@ -197,7 +197,7 @@ class StreamRegistry:
         return stream.log.reader(place)
 
     def revive(self, stream: Stream, context: CallContext) -> None:
-        """Has a stream go on that the agent ended. Raises UNAVAILABLE after `aclose`: nobody would end it."""
+        """Continues a stream that the agent ended. Raises UNAVAILABLE after `aclose`: it would not end."""
         if stream not in self._all:
             raise _given_up_error()
         stream.reader.context = context

@@ -252,7 +252,7 @@ async def test_a_file_with_a_wrong_agent_changes_nothing(monkeypatch: pytest.Mon
         return SimpleNamespace(agents=agents, config=None)
 
     monkeypatch.setattr(changing, "flags_of", lambda flags, _: flags)
-    monkeypatch.setattr(changing, "limits_of", lambda _: None)
+    monkeypatch.setattr(changing, "ServerPlanner", lambda _: SimpleNamespace(limits=lambda: None))
     changes = changing._Changes(changing.AgentKind("agent", entry, lambda *_: False), 0, None)
     server: Any = Server()
     changes.server = server
