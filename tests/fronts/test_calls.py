@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from types import CodeType, FrameType
 from typing import Any
 
@@ -36,6 +36,26 @@ CALL = {
 async def echo(text: str) -> str:
     """Repeats the text."""
     return text
+
+
+class WholeRequests(HTTPConnection):
+    """Sends the head and the body of a request in one piece. Otherwise the load of the machine decides whether
+    the host reads them in one turn of its loop or in two, which costs it more calls.
+    """
+
+    def __init__(self, *address: Any, **options: Any) -> None:
+        super().__init__(*address, **options)
+        self._pieces: list[bytes] = []
+
+    def send(self, data: Any) -> None:
+        self._pieces.append(bytes(data))
+
+    def getresponse(self) -> HTTPResponse:
+        if self.sock is None:
+            self.connect()
+        self.sock.sendall(b"".join(self._pieces))
+        self._pieces.clear()
+        return super().getresponse()
 
 
 def post(client: HTTPConnection, path: str, body: Any, headers: dict[str, str]) -> tuple[str, str]:
@@ -85,7 +105,7 @@ async def count(title: str, host: Callable[[Any], Any] = listening) -> Counter[C
         sys.setprofile(note if on else None)
 
     def work(url: str) -> None:
-        client = HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE)
+        client = WholeRequests(url.removeprefix("http://"), timeout=PATIENCE)
         call = prepare(client)
         for _ in range(WARM_UP):
             assert "said" in call()
