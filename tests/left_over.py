@@ -63,7 +63,7 @@ def _streams(streams: StreamRegistry) -> dict[str, object]:
         "idle streams": streams._idle,
         "current streams": streams._streams,
         "bytes": streams._held,
-        "streams that end": streams._hanging_up,
+        "tasks": streams._tasks,
     }
 
 

@@ -49,12 +49,12 @@ class LostEventsError(A2AError):
 
 
 class ReplayLog(EventLog[Event]):
-    """The events of one task from one stream, numbered from `base` + 1. `ended`: no task reads the stream.
+    """The events of one task from one stream, numbered from `base` + 1.
 
     epoch: prefix of the ids; empty for numbers alone. task: the task as of `base`; None if unknown. whole:
     True if it is the task that a subscriber would get. resumes: True if the agent resumes after its ids; else
     these are ignored. agents_ids: True if the ids are the agent's. agent_id: its id of the newest event;
-    empty without an id. stopped: the agent closed the stream. regular: all events are of this task.
+    empty without an id. regular: all events are of this task.
     on_growth: called when the size has changed by some events.
     """
 
@@ -71,7 +71,6 @@ class ReplayLog(EventLog[Event]):
         "regular",
         "resumes",
         "state",
-        "stopped",
         "task",
         "task_id",
         "task_size",
@@ -103,8 +102,6 @@ class ReplayLog(EventLog[Event]):
         self.resumes = resumes
         self.agents_ids = agents_ids
         self.agent_id = agent_id
-        self.ended = True
-        self.stopped = False
         self.regular = True
         self.on_growth: Callable[[], None] = lambda: None
         self._most_task = most_task
@@ -181,13 +178,6 @@ class ReplayLog(EventLog[Event]):
         if self._total - self._reported >= _REPORT:
             self._reported = self._total
             self.on_growth()
-
-    def stop(self, error: A2AError | None = None) -> None:
-        """Ends the stream. Readers end, or get the error, after the last event."""
-        self.stopped = error is None
-        if error is not None:
-            self.break_off(error)
-        self.end()
 
     def forget_task(self) -> None:
         """Drops the copy of the task."""

@@ -53,7 +53,9 @@ from a2a_bridge.dialects.annotation import (
 )
 from a2a_bridge.gateway.polyfill import task_before
 from a2a_bridge.gateway.replay_log import unmark
-from a2a_bridge.gateway.streams import Beginning, Key, Stream, StreamRegistry, ended_early_error, must_go_on
+from a2a_bridge.gateway.stream_reader import ended_early_error, must_go_on
+from a2a_bridge.gateway.stream_states import ENDED
+from a2a_bridge.gateway.streams import Beginning, Key, Stream, StreamRegistry
 from a2a_bridge.gateway.tasks import given_entries, visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 
@@ -167,7 +169,11 @@ class StreamSharing:
             after, opened.after = opened.after, ""
             if not after or log.task_ended:
                 return False
-            if log.stopped and after != log.id(log.last) and not await stream.reader.has_moved():
+            if (
+                stream.reading.state is ENDED
+                and after != log.id(log.last)
+                and not await stream.reading.has_moved()
+            ):
                 return False
         if log.ended:  # still: no other caller has revived it meanwhile
             self.streams.revive(stream, self._upstream_context(call.context))
@@ -354,21 +360,25 @@ class StreamSharing:
     ) -> _Opened:
         """A stream that others may join, if there is room for it."""
         key = self._scope_of(call), task_id
-        stream = self.streams.keep(
-            key, task_id, beginning, self._upstream_context(call.context), call.request.tenant
-        )
         events = [Event(beginning.first.message, beginning.first.id)]
         if beginning.shown is not None:
             events.insert(0, Event(hub.StreamResponse(task=beginning.shown)))
-        if stream is None:
+        begun = self.streams.begin(
+            key,
+            task_id,
+            beginning,
+            source,
+            self._upstream_context(call.context),
+            call.request.tenant,
+            reply.get(EXTENSIONS_PARAMETER, ""),
+        )
+        if begun is None:
             return _Opened(events, source)
+        stream, reader = begun
         log = stream.log
-        stream.extensions = reply.get(EXTENSIONS_PARAMETER, "")
         events[-1].id = log.id(log.last)
         if beginning.shown is not None:
             events[0].id = log.id(log.base)
-        reader = self.streams.join(stream, log.last)
-        stream.reader.start(source)
         return _Opened(events, None, stream, reader)
 
     def _join(self, call: Call[Any, Any], stream: Stream, place: int, opened: _Opened) -> _Opened:

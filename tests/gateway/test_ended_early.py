@@ -25,7 +25,7 @@ from a2a_bridge.core.lifecycle import advance
 from a2a_bridge.core.option_classes import ReplayOptions, StoreOptions
 from a2a_bridge.core.service import Event
 from a2a_bridge.dialects.annotation import annotate_final, by_state
-from a2a_bridge.gateway import streams
+from a2a_bridge.gateway import stream_reader
 from a2a_bridge.gateway.replay_log import ReplayLog, log_rules
 from a2a_bridge.gateway.upstream import SilenceLimit
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -158,7 +158,7 @@ def cancelling() -> Call[Any, Any]:
 async def test_streams_of_a_cancelled_task_end_although_the_agent_leaves_them_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(streams, "_MOMENT", 0.01)
+    monkeypatch.setattr(stream_reader, "_MOMENT", 0.01)
     agent = Hasty(begun(), became(WORKING), after=100)
     async with sharing(agent, is_final=by_state) as service, aclosing(numbered(service, sending())) as stream:
         seen = [await anext(stream) for _ in range(2)]
@@ -189,7 +189,7 @@ async def test_an_agent_that_ends_the_streams_of_a_cancelled_task_does_it_in_its
 async def test_other_streams_are_left_alone_by_a_cancellation(
     task_id: str, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "_MOMENT", 0.0)
+    monkeypatch.setattr(stream_reader, "_MOMENT", 0.0)
     agent = Hasty(begun(), became(WORKING), after=100)
     other = hub.Task(id=task_id, status=hub.TaskStatus(state=CANCELED))
 
@@ -534,7 +534,9 @@ async def test_readers_end_with_the_feed_once_they_have_read_it_all() -> None:
         made.reopen()
         reader = made.reader(made.last)
         made.add(Event(chunk("a")))
-        made.stop(error)
+        if error is not None:
+            made.break_off(error)
+        made.end()
         assert len(await reader.take()) == 1
         if error is None:
             assert not await reader.take()
