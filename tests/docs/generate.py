@@ -66,6 +66,7 @@ def everything() -> Iterator[Made]:
     yield Made(design, states.stored_leases, "states of a lease in a store")
     yield Made(design, states.senders, "states of a sender")
     yield Made(design, layers.table, "layers of a call")
+    yield Made(design, states.inputs, "states of the input of a connection")
     yield Made(DOCS / "reference" / "commands.md", commands.index, "commands")
     yield Made(ROOT / "mkdocs.yml", commands.navigation, "commands")
     yield Made(DOCS / "reference" / "configuration.md", options.configuration, "configuration")

@@ -8,6 +8,7 @@ from typing import Any
 
 from a2a_bridge.hosting import lease, pending_send, phases
 from a2a_bridge.stores import lease_states
+from a2a_bridge_transports._http import input_states
 
 #: a member of an Enum with the comment before it
 _MEMBER = re.compile(r"((?: *#: .*\n)+) +\w+ = \"(.*)\"")
@@ -52,3 +53,8 @@ def senders() -> str:
 def stored_leases() -> str:
     """The states of a lease in a store."""
     return _table("lease in a store", _of_members(lease_states.LeaseState), lease_states.TRANSITIONS)
+
+
+def inputs() -> str:
+    """The states of the input of a connection of the HTTP host."""
+    return _table("next bytes of a client", _of_members(input_states.Input), input_states.TRANSITIONS)

@@ -42,6 +42,43 @@ def said(event: hub.StreamResponse) -> str:
     return event.status_update.status.message.parts[0].text
 
 
+class Pipe(asyncio.Transport):
+    """A transport that keeps the written data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.closed = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else default
+
+    def write(self, data: Any) -> None:
+        assert not self.closed
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.closed = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None:
+        pass
+
+    resume_reading = pause_reading
+    abort = close
+
+
 @dataclass
 class Unanswered:
     """A call that waits until it is cancelled: `Scripted(on_unary=Unanswered())`."""

@@ -6,7 +6,6 @@ import math
 import re
 import tracemalloc
 from random import Random
-from typing import Any
 
 import pytest
 from multidict import CIMultiDict
@@ -20,7 +19,7 @@ from a2a_bridge_transports._http.parameters import base_url, is_host, is_local_n
 from a2a_bridge_transports._http.parser import MalformedError, RequestParser
 from a2a_bridge_transports._http.protocol import Connection
 from tests.patience import PATIENCE
-from tests.transports.http_scene import MESSAGE, Scripted, ask, frame, hosting, request, wire
+from tests.transports.http_scene import MESSAGE, Pipe, Scripted, ask, frame, hosting, request, wire
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -147,44 +146,6 @@ TOKENS = [
 ]
 
 
-class Pipe(asyncio.Transport):
-    """A transport that keeps the written data."""
-
-    def __init__(self, connection: Connection) -> None:
-        super().__init__()
-        self._connection = connection
-        self.written = b""
-        self.closed = False
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("127.0.0.1", 1) if name == "peername" else default
-
-    def write(self, data: Any) -> None:
-        assert not self.closed
-        self.written += data
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def can_write_eof(self) -> bool:
-        return True
-
-    def write_eof(self) -> None:
-        self.closed = True
-
-    def close(self) -> None:
-        self.closed = True
-
-    def pause_reading(self) -> None:
-        pass
-
-    resume_reading = pause_reading
-    abort = close
-
-
 async def settled(connection: Connection) -> None:
     """Waits until the connection needs more bytes."""
     async with asyncio.timeout(PATIENCE):
@@ -197,7 +158,7 @@ async def settled(connection: Connection) -> None:
 async def answers(host: HttpHost, pieces: list[bytes]) -> bytes:
     """The output of a connection for these pieces, until it ends or waits for a further request."""
     connection = Connection(host)
-    pipe = Pipe(connection)
+    pipe = Pipe()
     connection.connection_made(pipe)
     for piece in pieces:
         connection.data_received(piece)
@@ -228,7 +189,7 @@ async def test_a_rejected_client_may_have_left_already() -> None:
 
     async with hosting(Scripted()) as host:
         connection = Connection(host)
-        pipe = Reset(connection)
+        pipe = Reset()
         connection.connection_made(pipe)
         connection.data_received(b"nonsense\r\n\r\n")
         assert pipe.written.startswith(b"HTTP/1.1 400")

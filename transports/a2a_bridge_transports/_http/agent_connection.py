@@ -86,7 +86,7 @@ class Connection(ReadInTurns, ResponseHandler):
         self.written = 0
         self._clock: asyncio.TimerHandle | None = None
         self._poll: Any = None
-        self._is_reading, self._rests = True, False
+        self._is_reading, self._waits_for_turn = True, False
 
     # ------------------------------------------------------------------ asked by the pool
 
@@ -141,7 +141,7 @@ class Connection(ReadInTurns, ResponseHandler):
             super().data_received(data)
             return
         if len(data) >= SHARE:
-            self._rest()
+            self.wait_for_turn()
         exchange.received(data)
 
     def eof_received(self) -> None:

@@ -258,8 +258,7 @@ class HostRequest(Incoming):
         self._arrived = None
         self._patience = self._waited = 0.0
         self._wants_part = False
-        self._is_late = False
-        self._is_cut_off = False
+        self._failure = None
 
     def parameters(self) -> Mapping[str, str]:
         return HeaderParameters(self.headers)

@@ -11,16 +11,9 @@ from multidict import CIMultiDict
 from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.bindings.memory import HoldsInWork
 from a2a_bridge.bindings.offload import SMALL
-from a2a_bridge.core.errors import A2AError, Reason, request_too_large
+from a2a_bridge.core.errors import A2AError, request_too_large
 from a2a_bridge_transports._http.application import Answering
-from a2a_bridge_transports._http.exchange import (
-    CONTENT_ENCODING,
-    CONTINUE,
-    SLOWEST_BODY,
-    ClientLeftError,
-    HttpStatusError,
-    body_too_slow,
-)
+from a2a_bridge_transports._http.exchange import CONTENT_ENCODING, CONTINUE, SLOWEST_BODY, ClientLeftError
 from a2a_bridge_transports._http.parameters import check_encoding
 from a2a_bridge_transports._http.parser import RequestParser
 
@@ -57,8 +50,7 @@ class Incoming(HoldsInWork):
     __slots__ = (
         "_arrived",
         "_connection",
-        "_is_cut_off",
-        "_is_late",
+        "_failure",
         "_patience",
         "_waited",
         "_wants_part",
@@ -79,8 +71,8 @@ class Incoming(HoldsInWork):
     _waited: float
     #: True if the handler takes the body in parts
     _wants_part: bool
-    _is_late: bool
-    _is_cut_off: bool
+    #: why the rest of the body does not come
+    _failure: A2AError | None
     headers: CIMultiDict[str]
     #: of HTTP, as RequestParser.version
     version: str
@@ -105,7 +97,7 @@ class Incoming(HoldsInWork):
         connection = self._connection
         parser = connection.parser
         if not parser.complete:
-            await self._rest()
+            await self._wait_for_body()
         if parser.size > connection.host.options.max_body:
             raise self._too_large()
         body = parser.take_body()
@@ -119,13 +111,13 @@ class Incoming(HoldsInWork):
         parser = connection.parser
         if not (parser.complete or parser.has_part):
             self._wants_part = True
-            await self._rest()
+            await self._wait_for_body()
         if parser.size > connection.host.options.max_body:
             raise self._too_large()
         self.hold(parser.size - self._held if parser.size > SMALL else 0)
         return parser.take_body(), not parser.complete
 
-    async def _rest(self) -> None:
+    async def _wait_for_body(self) -> None:
         """Waits until the body, or a part of it, has come. Raises A2AError if it is too large, too slow or
         malformed, ClientLeftError.
         """
@@ -153,12 +145,9 @@ class Incoming(HoldsInWork):
             self._waited += loop.time() - began
         if connection.transport is None:
             raise ClientLeftError
-        if self._is_late:
+        if self._failure is not None:
             self.close = True
-            raise body_too_slow()
-        if self._is_cut_off:
-            self.close = True
-            raise HttpStatusError(400, Reason.INVALID_REQUEST, "the body is not framed correctly")
+            raise self._failure
 
     def _too_large(self) -> A2AError:
         self.close = True
@@ -177,19 +166,14 @@ class Incoming(HoldsInWork):
         if (
             parser.complete
             or (self._wants_part and parser.has_part)
-            or self._is_cut_off
+            or self._failure is not None
             or parser.size > connection.host.options.max_body
         ):
             self._wake()
 
-    def cut_off(self) -> None:
-        """The rest of the body is malformed."""
-        self._is_cut_off = True
-        self.body_came()
-
-    def body_is_late(self) -> None:
-        """The time for the rest of the body has passed."""
-        self._is_late = True
+    def fail_body(self, error: A2AError) -> None:
+        """The rest of the body does not come: it is malformed or late."""
+        self._failure = error
         self._wake()
 
     def _wake(self) -> None:

@@ -10,6 +10,8 @@ Rules:
 5. A client that reads nothing of its response for a while is cut off, because the response takes memory.
 6. A connection has a share of each turn of the event loop: after `SHARE` bytes it is read again in the next
    one. uvloop would read megabytes of one connection before it looks at another.
+7. `input` says what the next bytes of the client are (transitions: `input_states`), and `deadline` when that
+   has taken too long.
 """
 
 from __future__ import annotations
@@ -29,10 +31,11 @@ from a2a_bridge.bindings.binding import HostOptions
 from a2a_bridge.bindings.memory import in_work
 from a2a_bridge.bindings.offload import SMALL
 from a2a_bridge.bindings.traffic import rejected_connections
-from a2a_bridge.core.errors import A2AError, Reason
+from a2a_bridge.core.errors import A2AError, IllegalStateError, Reason
 from a2a_bridge_transports._http.acknowledged import acknowledged
-from a2a_bridge_transports._http.exchange import CLOSE, HttpStatusError, reject, response
+from a2a_bridge_transports._http.exchange import CLOSE, HttpStatusError, body_too_slow, reject, response
 from a2a_bridge_transports._http.incoming import READ_AHEAD, Incoming
+from a2a_bridge_transports._http.input_states import AHEAD, BODY, HEAD, IGNORED, KEPT, NEW, TRANSITIONS, Input
 from a2a_bridge_transports._http.mounts import Mounts
 from a2a_bridge_transports._http.parser import HeadTooLargeError, MalformedError, RequestParser
 from a2a_bridge_transports._http.reading import SHARE, ReadInTurns
@@ -103,16 +106,15 @@ class Connection(ReadInTurns, asyncio.Protocol):
     __slots__ = (
         "_ahead",
         "_has_ended",
-        "_ignores_input",
         "_is_reading",
         "_loop",
         "_read_deadline",
         "_read_position",
-        "_rests",
+        "_waits_for_turn",
         "_writable",
         "deadline",
         "host",
-        "is_fresh",
+        "input",
         "is_full",
         "parser",
         "peer",
@@ -130,28 +132,34 @@ class Connection(ReadInTurns, asyncio.Protocol):
         self.peer = ""
         #: the request that is being answered
         self.request: Incoming | None = None
-        #: when `end_late` ends the connection or its request, on the clock of the loop
+        #: the present state of the input; changed by `_to`, `_start` and `on_answered` only
+        self.input = NEW
+        #: when that state has lasted too long, on the clock of the loop; in BODY it is set by the request
         self.deadline = inf
         #: how far the client had read at the last look (`_position`), and when it has to have read further
         self._read_position = 0
         self._read_deadline = inf
-        #: True until the first request has begun
-        self.is_fresh = True
         #: True while the client does not read what has been written
         self.is_full = False
         self._writable: asyncio.Future[None] | None = None
-        #: bytes received after the present request
+        #: bytes whose turn comes later, in AHEAD
         self._ahead = b""
-        self._is_reading, self._rests = True, False
-        #: True if nothing that comes counts any more
-        self._ignores_input = False
+        self._is_reading, self._waits_for_turn = True, False
         #: True if the client has closed its half
         self._has_ended = False
+
+    def _to(self, state: Input, deadline: float = inf) -> None:
+        """Raises IllegalStateError for a transition that the table does not have."""
+        if state not in TRANSITIONS[self.input]:
+            raise IllegalStateError("the input of a connection", self.input, state)
+        self.input, self.deadline = state, deadline
+        if state is IGNORED:
+            self._ahead = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         if not self.host.has_room():
-            self._ignores_input = True
+            self._to(IGNORED)
             self.transport.abort()  # `close` would wait for the client under TLS
             return
         self.host.connections.add(self)
@@ -166,8 +174,7 @@ class Connection(ReadInTurns, asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  a client that leaves is no error
         self.host.connections.discard(self)
         self.transport = None
-        self._ignores_input = True
-        self._ahead = b""
+        self._to(IGNORED)
         self.parser.release()
         if self.request is not None:
             self.request.leave()
@@ -180,11 +187,12 @@ class Connection(ReadInTurns, asyncio.Protocol):
     # ------------------------------------------------------------------ reading
 
     def data_received(self, data: bytes) -> None:
-        if self._ignores_input:
+        state = self.input
+        if state is IGNORED:
             return
         if len(data) >= SHARE:
-            self._rest(self.host.context)
-        if self._ahead or (self.request is not None and self.parser.complete):
+            self.wait_for_turn(self.host.context)
+        if state is AHEAD:
             self._keep_ahead(self._ahead + data)
         else:
             self._read(data)
@@ -203,6 +211,8 @@ class Connection(ReadInTurns, asyncio.Protocol):
                 at = parser.feed(data, at)
                 request = self.request
                 if request is not None:
+                    if parser.complete:
+                        self._to(AHEAD)
                     request.body_came()
                 elif parser.has_head:
                     turn -= 1
@@ -211,49 +221,49 @@ class Connection(ReadInTurns, asyncio.Protocol):
                             at = parser.feed(data, at)
                     finally:  # a malformed body ends the request that has begun
                         self._start()
-                if self._ignores_input:
+                if self.input is IGNORED or (at < size and self._ignores()):
                     return
-                if at < size and parser.complete:
-                    self._keep_ahead(data[at:])
-                    return
-                if at < size and self._has_failed():
-                    return
-                if at < size and not turn:
-                    self._ahead = data[at:]
+                if at < size and not turn and self.input is not AHEAD:
+                    self._to(AHEAD)
                     self._loop.call_soon(self._read_on, context=self.host.context)
+                if at < size and self.input is AHEAD:
+                    self._keep_ahead(data[at:])
                     return
         except MalformedError as error:
             self._reject(error)
             return
-        if (
-            self.request is None
-            and parser.fed
-            and self.deadline > (latest := self._loop.time() + self.host.options.header_timeout)
-        ):
-            self.deadline = latest
+        if self.request is None and parser.fed and self.input is not HEAD:
+            self._to(HEAD, min(self.deadline, self._loop.time() + self.host.options.header_timeout))
 
-    def _has_failed(self) -> bool:
-        """True if no response arrives any more: for pipelined requests, before the loss is reported.
+    def _ignores(self) -> bool:
+        """True if nothing that comes counts any more: for pipelined requests, before a loss is reported.
 
         A client that has ended its half gets the rest as long as something waits in its transport. A closed
         transport in which nothing waits drops what is written, and asyncio logs each write after the fifth.
         """
         transport = self.transport
-        if transport is None:
-            return True
-        return transport.is_closing() and not (self._has_ended and transport.get_write_buffer_size())
+        if (
+            transport is not None
+            and transport.is_closing()
+            and not (self._has_ended and transport.get_write_buffer_size())
+        ):
+            self._to(IGNORED)
+        return self.input is IGNORED
 
     def _read_on(self) -> None:
-        """Continues with the bytes received ahead."""
-        data, self._ahead = self._ahead, b""
-        if self.request is None and not self._ignores_input and not self._has_failed():
-            self.read_on()
-            self._read(data)
+        """Continues with the bytes received ahead: their turn has come."""
+        data = self._ahead
+        if self._ignores():
+            return
+        self._ahead = b""
+        self._to(KEPT, self._loop.time() + KEEP_CONNECTION)
+        self.read_on()
+        self._read(data)
 
     def _start(self) -> None:
-        self.is_fresh = False
+        # As `_to` by NEW, KEPT or HEAD, which would be a call more for each request.
+        self.input, self.deadline = AHEAD if self.parser.complete else BODY, inf
         request = self.request = self.host.begin(self)
-        self.deadline = inf
         work, context = request.answer(), self.host.context.copy()
         # `Incoming` keeps the task. A task factory of the application is for its own tasks.
         if sys.version_info >= (3, 12):
@@ -265,11 +275,12 @@ class Connection(ReadInTurns, asyncio.Protocol):
     def _reject(self, error: MalformedError) -> None:
         # Its text must not quote the client's data, perhaps a malformed line with credentials.
         _log.info("rejected a request from %s: %s", self.peer, error)
-        if self._ignores_input:
+        if self.input is IGNORED:
             return  # the request is answered without its body
-        self._ignores_input = True
         if self.request is not None:
-            self.request.cut_off()
+            self._to(IGNORED)
+            framing = HttpStatusError(400, Reason.INVALID_REQUEST, "the body is not framed correctly")
+            self.request.fail_body(framing)
             return
         if isinstance(error, HeadTooLargeError):
             failure: A2AError = HttpStatusError(error.status, Reason.REQUEST_TOO_LARGE, str(error))
@@ -294,7 +305,7 @@ class Connection(ReadInTurns, asyncio.Protocol):
     def resume_writing(self) -> None:
         self.is_full = False
         self._read_deadline = inf
-        if self._ignores_input or (self.transport is not None and self.transport.is_closing()):
+        if self.input is IGNORED or (self.transport is not None and self.transport.is_closing()):
             self._watch_reader()  # the rest of a closed connection, however small
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
@@ -325,30 +336,30 @@ class Connection(ReadInTurns, asyncio.Protocol):
         if self.transport is None:
             return
         parser = self.parser
-        if not (keep and parser.complete):
+        if not (keep and KEPT in TRANSITIONS[self.input]):
             if parser.complete and not self._ahead:
                 self.close()
             else:
                 self._linger()
             return
         parser.reset()
-        self.deadline = self._loop.time() + KEEP_CONNECTION
         if self._ahead:
             self._loop.call_soon(self._read_on, context=self.host.context)
+            return
+        # As `_to`.
+        self.input, self.deadline = KEPT, self._loop.time() + KEEP_CONNECTION
 
     @property
     def is_idle(self) -> bool:
         """True if no request is being answered, and none has to be expected."""
-        return self.request is None and (
-            self._ignores_input or not (self.is_fresh or self.parser.fed or self._ahead)
-        )
+        return self.request is None and self.input in (KEPT, IGNORED)
 
     def end_late(self, now: float) -> None:
         """Ends what has taken too long. now: on the clock of the loop."""
         if self.deadline <= now:
             self.deadline = inf
             if self.request is not None:
-                self.request.body_is_late()
+                self.request.fail_body(body_too_slow())
             else:
                 self.close()
         if self._read_deadline <= now and self.transport is not None:
@@ -380,7 +391,7 @@ class Connection(ReadInTurns, asyncio.Protocol):
 
     def close(self) -> None:
         """Closes the connection when all written data is sent."""
-        self._ignores_input = True
+        self._to(IGNORED)
         transport = self.transport
         # A TLS transport that is closed twice cannot be asked or aborted any more.
         if transport is not None and not transport.is_closing():
@@ -401,12 +412,11 @@ class Connection(ReadInTurns, asyncio.Protocol):
             self.transport.abort()
 
     def _linger(self) -> None:
-        self._ignores_input = True
-        self._ahead = b""
+        """The client, whose request is not read to its end, learns why."""
+        self._to(IGNORED, self._loop.time() + LINGER)
         transport = self.transport
         if transport is None:
             return
-        self.deadline = self._loop.time() + LINGER
         self.read_on()
         if transport.can_write_eof():
             with suppress(OSError):  # the client has left already

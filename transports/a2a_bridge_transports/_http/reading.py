@@ -13,7 +13,7 @@ SHARE = 64 * 1024
 
 
 class ReadInTurns:
-    """Part of a protocol of either side, whose `__init__` sets the members: it reads, and does not rest."""
+    """Part of a protocol of either side. Its `__init__` sets the members: it reads, and waits for no turn."""
 
     if not TYPE_CHECKING:  # its subclasses have the slots, beside those of other bases
         __slots__ = ()
@@ -23,7 +23,7 @@ class ReadInTurns:
     #: whether its owner wants more
     _is_reading: bool
     #: True until the next turn of the loop, after its share of this one
-    _rests: bool
+    _waits_for_turn: bool
 
     def stop_reading(self) -> None:
         """Reads nothing, so that the peer has to wait."""
@@ -35,18 +35,18 @@ class ReadInTurns:
         """Reads again, in the next turn of the loop at the latest."""
         if not self._is_reading and self.transport is not None:
             self._is_reading = True
-            if not self._rests and not self.transport.is_closing():
+            if not self._waits_for_turn and not self.transport.is_closing():
                 self.transport.resume_reading()
 
-    def _rest(self, context: Context | None = None) -> None:
+    def wait_for_turn(self, context: Context | None = None) -> None:
         """Reads nothing for the rest of this turn of the loop. context: to read in, later."""
-        if not self._rests and self._is_reading and self.transport is not None:
-            self._rests = True
+        if not self._waits_for_turn and self._is_reading and self.transport is not None:
+            self._waits_for_turn = True
             self.transport.pause_reading()
-            self._loop.call_soon(self._end_rest, context=context)
+            self._loop.call_soon(self._on_turn, context=context)
 
-    def _end_rest(self) -> None:
-        self._rests = False
+    def _on_turn(self) -> None:
+        self._waits_for_turn = False
         transport = self.transport
         if self._is_reading and transport is not None and not transport.is_closing():
             transport.resume_reading()
