@@ -4,6 +4,9 @@ No page loads anything from another host. `llms.txt` lists the pages with their 
 `llms-full.txt` has their text; each page is there as Markdown, too.
 """
 
+import importlib
+import inspect
+import json
 import re
 import shutil
 import subprocess
@@ -12,6 +15,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from tests.docs import api
 from tests.docs.pages import DOCS, ROOT, prose
 
 TITLE = "a2a-bridge"
@@ -63,6 +67,33 @@ def llms_full() -> str:
     return "\n".join(parts)
 
 
+def order_search(index: Path) -> None:
+    """Puts names of the Python API behind pages about a subject, in the index of the search.
+
+    The search takes the beginning of a word for the word, and what begins a title for the best result: `TlsFileError`
+    for "tls". Two words before each name change that; the name alone still finds it first.
+    """
+    content = json.loads(index.read_text("utf-8"))
+    kinds = _kinds()
+    for item in content["items"]:
+        page, _, section = item["location"].partition("#")
+        if page.startswith("reference/api") and section:
+            item["title"] = f"Python {kinds.get(item['title'], 'name')} {item['title']}"
+            # Otherwise each name would be found for "api".
+            item["path"] = ["Reference", "Python", *item["path"][2:]]
+    index.write_text(json.dumps(content), "utf-8")
+
+
+def _kinds() -> dict[str, str]:
+    found = {}
+    for module in api.MODULES:
+        for one in api.names(module):
+            value = getattr(importlib.import_module(module), one)
+            is_function = inspect.isroutine(value)
+            found[one] = "class" if inspect.isclass(value) else "function" if is_function else "constant"
+    return found
+
+
 class _Addresses(HTMLParser):
     """The addresses in a page: those that are loaded, and those of links."""
 
@@ -112,6 +143,7 @@ def build(folder: Path = ROOT) -> Path:
         raise SystemExit(done.stdout + done.stderr.partition("Traceback")[0])
     for page in DOCS.rglob("*.md"):
         shutil.copyfile(page, site / page.relative_to(DOCS))
+    order_search(site / "search.json")
     (site / "llms.txt").write_text(llms(), "utf-8")
     (site / "llms-full.txt").write_text(llms_full(), "utf-8")
     wrong = faults(site)
