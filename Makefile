@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILD := .build
 DEMO := $(BUILD)/demo
+NOTEBOOK := $(BUILD)/notebook
 GOOGLEAPIS := $(BUILD)/googleapis
 # The older generations of the official SDK that tests talk to, each in an environment of its own.
 PEERS := 0.2 0.3
@@ -47,7 +48,7 @@ endif
 .PHONY: otherpython
 otherpython:
 	@echo "$(OTHERS): of another Python than $(PYTHON), made anew"
-	@rm -rf $(OTHERS) $(if $(filter $(VENV),$(OTHERS)),$(BUILD)/peers)
+	@rm -rf $(OTHERS) $(if $(filter $(VENV),$(OTHERS)),$(BUILD)/peers $(NOTEBOOK))
 
 # A new environment at the folder of a target.
 NEW_ENVIRONMENT = { $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -216,8 +217,17 @@ types: install ## mypy --strict
 layers: install ## the import contracts of ARCHITECTURE.md
 	$(BIN)/lint-imports
 
-docs: install ## render docs/ into site/, with llms.txt, and check its links
+docs: install $(NOTEBOOK)/.locked ## run the notebook of docs/ in Jupyter, render docs/ into site/ and check its links
+	$(BIN)/python -m tests.docs.notebook $(NOTEBOOK)/bin/python
 	$(BIN)/python -m tests.docs.site
+
+# Jupyter is for one page, in an environment of its own, which sees the packages of .venv.
+$(NOTEBOOK)/.locked: requirements-notebook.lock | $(VENV)/.locked
+	@$(NEW_ENVIRONMENT)
+	@$(INSTALL_LOCK)
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+		> $$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/project.pth
+	@touch $@
 
 # They are taken by tests, in Chromium.
 pictures: install peers ## take the pictures in docs/ anew
@@ -256,6 +266,7 @@ lock: $(PEERS:%=lock-%) ## resolve all locks anew (UPGRADE=1: to the newest vers
 		--output-file deploy/requirements.lock
 	$(COMPILE) --constraint requirements.lock deploy/build.in --output-file deploy/build.lock
 	$(COMPILE) --constraint requirements.lock release/requirements.in --output-file release/requirements.lock
+	$(COMPILE) requirements-notebook.in --output-file requirements-notebook.lock
 
 lock-%: $(BUILD)/uv/bin/uv
 	$(COMPILE) --no-emit-package grpcio-tools requirements-peers/$*.in --output-file requirements-peers/$*.lock

@@ -13,7 +13,19 @@ from pathlib import Path
 
 from benchmarks import report
 from benchmarks.scale import report as scale
-from tests.docs import api, commands, fronts, layers, limits, losses, metrics, options, peers, states
+from tests.docs import (
+    api,
+    commands,
+    fronts,
+    layers,
+    limits,
+    losses,
+    metrics,
+    notebook,
+    options,
+    peers,
+    states,
+)
 from tests.docs.pages import DOCS, ROOT
 from tests.fronts.grid import results
 from tests.fronts.grid.table import GROUPS
@@ -70,6 +82,7 @@ def everything() -> Iterator[Made]:
     yield Made(DOCS / "reference" / "commands.md", commands.index, "commands")
     yield Made(ROOT / "mkdocs.yml", commands.navigation, "commands")
     yield Made(DOCS / "reference" / "configuration.md", options.configuration, "configuration")
+    yield Made(notebook.FILE, notebook.document)
     yield Made(DOCS / "how-to" / "give-your-agent.md", options.taken_as_agent, "taken")
     yield Made(DOCS / "reference" / "errors.md", options.errors, "errors")
     yield Made(DOCS / "reference" / "errors.md", options.statuses, "statuses")

@@ -1,6 +1,6 @@
 """Every Python block of docs/ is a program, and runs as a file as a reader would save it.
 
-`needs EXTRA`: run by `make frameworks`. `# name.py`: its name; later blocks of the page may import it.
+`needs EXTRA`: run by `make frameworks`. `cell`: of a notebook. `# name.py`: its name; later blocks of the page may import it.
 """
 
 import asyncio
@@ -13,12 +13,17 @@ from typing import Any
 import pytest
 
 from a2a_bridge import Agent, connect, serve
+from tests.docs.notebook import NOTE
 from tests.docs.pages import PAGES, ROOT, Block, blocks, name
 from tests.patience import PATIENCE
 
 
 def programs(page: Path) -> list[Block]:
-    return [block for block in blocks(page, "python") if not block.note.startswith("needs ")]
+    return [
+        block
+        for block in blocks(page, "python")
+        if block.note != NOTE and not block.note.startswith("needs ")
+    ]
 
 
 #: those of README.md have tests of their own: see test_readme
