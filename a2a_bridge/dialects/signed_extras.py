@@ -5,8 +5,8 @@ Dialects carry content that has no place in another version: a text under KEY in
 process these texts are plain. Rules:
 1. On every wire a preserved text is prefixed with a code (HMAC-SHA256 of the text and its owner). The code is
    added where bytes are written and checked where bytes are read. A text without a valid code is removed.
-2. The owner of a text is the message, artifact or task with these ids, the part with this content, or the
-   request about this task. With any other owner the same text is rejected.
+2. The owner of a text is the unit that holds it, by its ids or its content (_OWNERS), or the request about
+   this task. With any other owner the same text is rejected.
 3. There is one key per process. It is random, or set once before the process serves requests (`use_key`), so
    that several bridges accept each other's texts and texts stored by an agent stay valid after a restart.
 4. Without preserved data the cost is one search of the bytes.
@@ -20,7 +20,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 from google.protobuf.message import Message
@@ -29,7 +29,7 @@ from a2a_bridge import codec
 from a2a_bridge.codec import EncodeError, Json, JsonObject, encoder
 from a2a_bridge.codec.budget import spend
 from a2a_bridge.dialects.unmapped import BYTES_PER_VALUE, KEY, messages_in
-from a2a_bridge.pb._pool import method_classes
+from a2a_bridge.pb._pool import POOL, method_classes
 
 #: keys of preserved texts: in metadata, and in the card of a2a.v1
 CARD_KEY = "urn:a2a-bridge:card:1"
@@ -46,6 +46,8 @@ _LONG, _FEW = 1 << 16, 256
 _CODE = 32
 #: the content members of a part, in every version
 _CONTENT = ("text", "raw", "url", "data", "file")
+#: the members of a message that hold texts
+_HOLDERS = ("metadata", "params")
 #: minimum length of a shared secret, in bytes
 SHORTEST_SECRET = 16
 
@@ -231,7 +233,7 @@ def _protobuf(wire: bytes, method: str, change: Change, side: int) -> bytes:
 def _owners(message: Any) -> Iterator[tuple[Any, str]]:
     """The messages that hold preserved texts, each with the name of the field that holds them."""
     for unit in messages_in(message):
-        for name in ("metadata", "params"):
+        for name in _HOLDERS:
             if name in unit.DESCRIPTOR.fields_by_name and unit.HasField(name):
                 fields = getattr(unit, name).fields
                 if any(key in fields for key in NAMES):
@@ -244,33 +246,72 @@ _classes = lru_cache(maxsize=256)(method_classes)
 # --- owners of texts ---
 
 
+class _Owner(NamedTuple):
+    """What the code of a text covers of the message that holds it. name: in the code. has: the members that
+    tell JSON of this message from that of later rows. ids: what names the owner. Both as `_read` takes them.
+    """
+
+    name: str
+    has: tuple[str, ...]
+    ids: tuple[str, ...]
+
+
+#: the messages with metadata or params
+_OWNERS = {
+    "Message": _Owner("message", ("messageId",), ("messageId", "sender")),
+    "Artifact": _Owner("artifact", ("artifactId",), ("artifactId",)),
+    "TaskArtifactUpdateEvent": _Owner(
+        "artifact-update", ("artifact",), ("taskId", "id", "artifact/artifactId")
+    ),
+    "TaskStatusUpdateEvent": _Owner("status-update", ("status", "taskId"), ("taskId",)),
+    "Task": _Owner("task", ("status",), ("id",)),
+    "SendMessageRequest": _Owner("send", ("message",), ("message/messageId", "id")),
+    "AgentExtension": _Owner("card", ("params", "uri"), ()),
+    "Part": _Owner("part", ("content",), ("content",)),
+    # and messages and artifacts of 0.1, which have no ids
+    "CancelTaskRequest": _Owner("other", (), ("id", "name", "role", "contents")),
+}
+
+
+def _require_owners() -> None:
+    """Raises TypeError for a message that can hold texts and has no row."""
+    for file in ("lf/a2a/v1/a2a.proto", "a2a/v1/a2a.proto"):
+        for name, message in POOL.FindFileByName(file).message_types_by_name.items():
+            if name not in _OWNERS and any(holder in message.fields_by_name for holder in _HOLDERS):
+                raise TypeError(f"_OWNERS does not say what owns the texts in {message.full_name}")
+
+
 def _owner_of(unit: JsonObject) -> bytes:
     """The owner of a text in the metadata of a unit, independent of the encoding of the rest of the unit."""
-    get = unit.get
-    message, artifact = get("message"), get("artifact")
-    if type(get("messageId")) is str:
-        names: Any = ("message", get("messageId"), str(get("role")).lower().removeprefix("role_"))
-    elif type(get("artifactId")) is str:
-        names = ("artifact", get("artifactId"))
-    elif type(artifact) is dict:
-        names = ("artifact-update", get("taskId"), get("id"), artifact.get("artifactId"))
-    elif "status" in unit:
-        names = ("status-update", get("taskId")) if "taskId" in unit else ("task", get("id"))
-    elif type(message) is dict:
-        names = ("send", message.get("messageId"), get("id"))
-    elif "params" in unit and "uri" in unit:
-        names = ("card",)
-    elif any(name in unit for name in _CONTENT):
-        names = ("part", _content(unit))
-    else:
-        # Messages and artifacts of 0.1 have no ids.
-        parts = get("parts")
-        inner = [_content(part) for part in parts if type(part) is dict] if type(parts) is list else []
-        names = ("other", get("id"), get("name"), get("role"), inner)
-    return _digest(list(names))
+    for owner in _OWNERS.values():
+        if all(_read(unit, name) is not None for name in owner.has):
+            break
+    return _digest([owner.name, *(_read(unit, name) for name in owner.ids)])
 
 
-def _content(part: JsonObject) -> Json:
+#: values made of members, the same for all versions
+_MADE: dict[str, Callable[[JsonObject], Json]] = {
+    "sender": lambda unit: str(unit.get("role")).lower().removeprefix("role_"),
+    "content": lambda unit: _content(unit) or None,
+    "contents": lambda unit: [_content(part) for part in _list(unit.get("parts")) if type(part) is dict],
+}
+
+
+def _read(unit: JsonObject, name: str) -> Json:
+    """A value of _MADE, a member of a unit, or a member of that; None if absent."""
+    if name in _MADE:
+        return _MADE[name](unit)
+    value: Any = unit
+    for step in name.split("/"):
+        value = value.get(step) if type(value) is dict else None
+    return value  # type: ignore[no-any-return]
+
+
+def _list(value: Json) -> list[Json]:
+    return value if type(value) is list else []
+
+
+def _content(part: JsonObject) -> list[Json]:
     return [[name, part[name]] for name in _CONTENT if name in part]
 
 
@@ -309,3 +350,6 @@ def _number(value: float) -> str:
         return repr(float(value))
     except OverflowError:  # outside the range of a double
         return "inf"
+
+
+_require_owners()

@@ -133,6 +133,49 @@ def test_megabytes_with_a_text_are_not_written_without_a_pause() -> None:
     assert signed_extras.open_request(signed_extras.seal_request(wire, method), method) == wire
 
 
+# --- Owners of texts ---
+
+#: message -> its JSON, and the members that a text is bound to
+OWNED: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "Message": ({"messageId": "m", "role": "ROLE_USER", "taskId": "t"}, ["messageId", "role"]),
+    "Artifact": ({"artifactId": "a", "name": "n"}, ["artifactId"]),
+    "TaskArtifactUpdateEvent": (
+        {"taskId": "t", "contextId": "c", "artifact": {"artifactId": "a"}},
+        ["taskId", "artifact"],
+    ),
+    "TaskStatusUpdateEvent": ({"taskId": "t", "contextId": "c", "status": {"state": "s"}}, ["taskId"]),
+    "Task": ({"id": "t", "contextId": "c", "status": {"state": "s"}}, ["id"]),
+    "SendMessageRequest": ({"message": {"messageId": "m"}, "tenant": "n"}, ["message"]),
+    "AgentExtension": ({"uri": "u", "required": True}, []),
+    "Part": ({"text": "t", "filename": "f"}, ["text"]),
+    "CancelTaskRequest": ({"id": "t", "tenant": "n"}, ["id"]),
+}
+
+
+def test_the_tests_have_all_owners() -> None:
+    assert list(OWNED) == list(signed_extras._OWNERS)
+
+
+@pytest.mark.parametrize("name", OWNED)
+def test_a_text_is_bound_to_the_ids_of_its_owner(name: str) -> None:
+    tree, ids = OWNED[name]
+    holder = "params" if name == "AgentExtension" else "metadata"
+    unit = {**tree, holder: {KEY: "preserved", "own": 1}}
+    sealed: Any = loads(signed_extras.dumps(deepcopy(unit)))
+    assert signed_extras.loads(dumps(sealed)) == unit
+    for member, value in tree.items():
+        other = {key: f"{inner}2" for key, inner in value.items()} if type(value) is dict else f"{value}2"
+        moved: Any = signed_extras.loads(dumps({**sealed, member: other}))
+        assert (KEY in moved[holder]) is (member not in ids), member
+
+
+def test_a_message_whose_texts_have_no_owner_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    signed_extras._require_owners()
+    monkeypatch.delitem(signed_extras._OWNERS, "CancelTaskRequest")
+    with pytest.raises(TypeError, match=r"lf\.a2a\.v1\.CancelTaskRequest"):
+        signed_extras._require_owners()
+
+
 # --- The engine for unmapped content: entries, texts and units; the tests of dialects show its use ---
 @given(canonical=anything(), given_=anything())
 def test_restoring_a_difference_gives_the_original(canonical: Any, given_: Any) -> None:
