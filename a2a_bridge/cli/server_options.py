@@ -303,7 +303,7 @@ def _check_grpc_address(text: str) -> None:
     if not text or (not named and rest.startswith("unix:")):
         return
     if scheme not in ("", "http", "https", "grpc", "grpcs", "dns") or not address:
-        raise usage_error("--public-grpc", f"{text!r} is not HOST:PORT")
+        raise usage_error("--public-grpc", f"{text!r} is not HOST:PORT, such as agent.example:443")
     if path or "?" in text or "#" in text:
         raise usage_error(
             "--public-grpc",

@@ -377,6 +377,7 @@ def _problem(group: type, error: ErrorDetails) -> tuple[Place, str]:
     if error["type"] == "missing":
         return tuple(place), f"{name}{within} is missing"
     reason = error["msg"].removeprefix("Value error, ").replace("Input should be", "has to be", 1)
+    reason = reason.replace("a valid string", 'a text: "…"')
     if isinstance(name, int):  # one of a list
         return tuple(place), f"{place[-2]}: entry {name + 1} {reason}"
     return tuple(place), f"{name}{within}: {reason}" if "[key]" in error[

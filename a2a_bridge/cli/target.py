@@ -135,6 +135,8 @@ def _advice(text: str) -> str:
         return (
             f"{text!r} is ambiguous: write https://{text} for a URL, {text.partition('/')[0]}:PORT for gRPC"
         )
+    if is_file(f"{text}.py"):
+        return f"there is no {text!r}; did you mean {text}.py?"
     return (
         f"{text!r} is no target: give a URL, :PORT, host:port (gRPC), a card file, file.py, file.py:object "
         "or module:object"

@@ -154,7 +154,7 @@ def listen_address(text: str, flag: str) -> tuple[str, int]:
     elif ":" in host:
         colon = ""
     if not colon or not (port.isascii() and port.isdigit()):
-        raise usage_error(flag, f"{text!r} is not HOST:PORT")
+        raise usage_error(flag, f"{text!r} is not HOST:PORT, such as 127.0.0.1:8080")
     if int(port) > 65535:
         raise usage_error(flag, f"the port in {text!r} is above 65535")
     return host or "127.0.0.1", int(port)

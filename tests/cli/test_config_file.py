@@ -102,7 +102,7 @@ def problems(group: type, text: str, folder: Path) -> list[str]:
         ("no_http = 1", "1: no_http has to be a valid boolean"),
         ('grpc_tls = "yes"', "1: grpc_tls has to be a valid boolean"),
         ('log_level = "loud"', "1: log_level has to be 'error', 'warning', 'info' or 'debug'"),
-        ("http = 8080", "1: http has to be a valid string"),
+        ("http = 8080", '1: http has to be a text: "…"'),
         ('header = "X: a"', "1: header has to be a valid list"),
         ("max_calls = 1\nmax-calls = 2", "1: max_calls stands there twice, with _ and with -"),
         ("config = 'x'", "1: unknown key config; did you mean log_config?"),

@@ -173,7 +173,7 @@ async def test_a_card_that_asks_is_not_served_without_a_check(
             ("--proxy-user-header", "X User", "--forwarded-allow-ips", "127.0.0.1"),
             "--proxy-user-header: 'X User' is no name of a header",
         ),
-        (("--middleware", "edge_agents"), "'edge_agents' is no target: give"),
+        (("--middleware", "edge_agents"), "there is no 'edge_agents'; did you mean edge_agents.py?"),
         (("--middleware", "edge_agents.py"), "'edge_agents.py' is not file.py:NAME or package.module:NAME"),
         (("--middleware", "absent:it"), "there is no module absent"),
         (("--middleware", "edge_agents:it"), "edge_agents has no it"),
