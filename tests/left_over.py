@@ -59,9 +59,7 @@ def _writer(writer: GroupWriter) -> dict[str, object]:
 
 def _streams(streams: StreamRegistry) -> dict[str, object]:
     return {
-        "streams": streams._all,
-        "idle streams": streams._idle,
-        "current streams": streams._streams,
+        "streams": list(streams),
         "bytes": streams._held,
         "tasks": streams._tasks,
     }

@@ -5,12 +5,12 @@ Rules:
    is dropped, and may subscribe again.
 2. Events that no longer fit are folded into the task as it was before the log begins, so that log and task
    together are complete. A task that grows beyond its bound is dropped; the log stays.
-3. Ids are the agent's own where it resumes after them, so that they mean the same through any gateway; else
-   they are ours.
+3. Whose ids count is decided when the log is made; see `Ids`.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from enum import Enum
 
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.event_log import EventLog, LogRules, Pace
@@ -21,6 +21,20 @@ from a2a_bridge.core.resume import RESUME_URI, event_id, number_of
 from a2a_bridge.core.service import Event
 from a2a_bridge.dialects.annotation import SYNTHESISED
 from a2a_bridge.pb import lf_a2a_v1 as hub
+
+
+class Ids(Enum):
+    """Whose ids the events of a log have."""
+
+    #: the agent's, which resumes after them: they mean the same through any gateway
+    AGENT = "agent"
+    #: ours; the agent resumes after its own, but its first event had none, or one that does not count on
+    MAPPED = "mapped"
+    #: ours; the agent resumes after none
+    OURS = "ours"
+
+
+AGENT, MAPPED, OURS = Ids  # to read a member of an Enum takes Python 3.11 long
 
 #: approximate overhead of an event in memory, in bytes
 _OVERHEAD = 512
@@ -52,10 +66,9 @@ class ReplayLog(EventLog[Event]):
     """The events of one task from one stream, numbered from `base` + 1.
 
     epoch: prefix of the ids; empty for numbers alone. task: the task as of `base`; None if unknown. whole:
-    True if it is the task that a subscriber would get. resumes: True if the agent resumes after its ids; else
-    these are ignored. agents_ids: True if the ids are the agent's. agent_id: its id of the newest event;
-    empty without an id. regular: all events are of this task.
-    on_growth: called when the size has changed by some events.
+    True if it is the task that a subscriber would get. agent_id: the agent's id of the newest event, after
+    which it resumes; empty without an id. regular: all events are of this task, and none is missing.
+    on_change: called when the size has changed by some events, and when `regular` has changed.
     """
 
     __slots__ = (
@@ -64,12 +77,11 @@ class ReplayLog(EventLog[Event]):
         "_owned",
         "_reported",
         "agent_id",
-        "agents_ids",
         "epoch",
-        "on_growth",
+        "ids",
+        "on_change",
         "prefix",
         "regular",
-        "resumes",
         "state",
         "task",
         "task_id",
@@ -83,11 +95,10 @@ class ReplayLog(EventLog[Event]):
         task_id: str,
         task: hub.Task | None,
         *,
+        ids: Ids = OURS,
         epoch: str,
         base: int = 0,
         whole: bool = True,
-        resumes: bool = False,
-        agents_ids: bool = False,
         agent_id: str = "",
         most_task: int,
     ) -> None:
@@ -99,11 +110,10 @@ class ReplayLog(EventLog[Event]):
         self.prefix = f"{epoch}-" if epoch else ""
         self.whole = whole and task is not None
         self.state = hub.TASK_STATE_UNSPECIFIED if task is None else task.status.state
-        self.resumes = resumes
-        self.agents_ids = agents_ids
+        self.ids = ids
         self.agent_id = agent_id
         self.regular = True
-        self.on_growth: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
         self._most_task = most_task
         #: of `task`, which is changed here only
         self._index = ArtifactIndex()
@@ -149,13 +159,13 @@ class ReplayLog(EventLog[Event]):
     def add(self, event: Event) -> None:
         """Adds the next event, with its id here. Raises LostEventsError if the agent has skipped ids."""
         id_ = f"{self.prefix}{self.last + 1}"
-        if self.agents_ids:
+        if self.ids is AGENT:
             if event.id != id_:
-                self.regular = False
+                self.mark_irregular()
                 raise LostEventsError
             self.agent_id = id_
         else:
-            if event.id and self.resumes:
+            if event.id and self.ids is MAPPED:
                 self.agent_id = event.id
             event = Event(event.message, id_, event.gap)
         message = event.message
@@ -172,12 +182,17 @@ class ReplayLog(EventLog[Event]):
         else:
             task_id = self.task_id if which is None else ""
         if task_id != self.task_id:
-            self.regular = False
             self.forget_task()
+            self.mark_irregular()
         self.append(event, message.ByteSize() + _OVERHEAD)
         if self._total - self._reported >= _REPORT:
             self._reported = self._total
-            self.on_growth()
+            self.on_change()
+
+    def mark_irregular(self) -> None:
+        """Notes that an event is of another task, or missing."""
+        self.regular = False
+        self.on_change()
 
     def forget_task(self) -> None:
         """Drops the copy of the task."""

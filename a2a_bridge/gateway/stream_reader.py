@@ -14,7 +14,7 @@ from a2a_bridge.core.option_classes import ReplayOptions
 from a2a_bridge.core.resume import mark_gap
 from a2a_bridge.core.service import Event, Events, Service, innermost
 from a2a_bridge.dialects.annotation import FINAL_STATES, Finality
-from a2a_bridge.gateway.replay_log import LostEventsError, ReplayLog, unmark
+from a2a_bridge.gateway.replay_log import AGENT, LostEventsError, ReplayLog, unmark
 from a2a_bridge.gateway.stream_states import ENDED, FAILED, GIVEN_UP, OPEN, OPENING, READINGS, Reading
 from a2a_bridge.gateway.upstream import SILENCE
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -109,7 +109,7 @@ class StreamReader:
     def end_with(self, task: hub.Task) -> None:
         """Ends the stream with the status of its finished task, unless the agent ends it in a moment."""
         # Ids of the agent identify its own events only; agents with ids end their streams.
-        if READINGS[self.state] and not self._log.agents_ids and self._end_timer is None:
+        if READINGS[self.state] and self._log.ids is not AGENT and self._end_timer is None:
             later = asyncio.get_running_loop().call_later
             self._end_timer = later(_MOMENT, self._end_with, task)
 
@@ -201,7 +201,7 @@ class StreamReader:
                 self._break = ended_early_error()
                 return not await self._has_settled(self._break)
             resting = log.state in FINAL_STATES or not log.regular
-            if self._break is not None and not resting and not log.agents_ids:
+            if self._break is not None and not resting and log.ids is not AGENT:
                 await self._settle(self._break)
             return False
         if log.task_ended or (log.state in FINAL_STATES and not await self.has_moved()):
@@ -289,9 +289,9 @@ class StreamReader:
         """Adds the first event of a new stream: the next event, or a snapshot in place of lost events."""
         log = self._log
         is_task = first.message.HasField("task") and first.message.task.id == log.task_id
-        if not (resumed and not first.gap and (log.agents_ids or not is_task)):
-            if log.agents_ids:
-                log.regular = False
+        if not (resumed and not first.gap and (log.ids is AGENT or not is_task)):
+            if log.ids is AGENT:
+                log.mark_irregular()
                 raise LostEventsError
             self._add_gap(first.message.task if is_task else await self._get_task())
             if is_task:
@@ -308,7 +308,7 @@ class StreamReader:
         id_ = log.id(log.last + 1)
         mark_gap(snapshot.task, log.id(log.last), id_)
         # Without an id of its own, unless the ids are the agent's: the agent cannot resume after it.
-        log.add(Event(snapshot, id_ if log.agents_ids else "", gap=True))
+        log.add(Event(snapshot, id_ if log.ids is AGENT else "", gap=True))
 
     async def _has_settled(self, rejected: A2AError) -> bool:
         """True if the task has come to rest; then readers get it. Asks the agent once."""

@@ -52,7 +52,7 @@ from a2a_bridge.dialects.annotation import (
     synthetic_kind,
 )
 from a2a_bridge.gateway.polyfill import task_before
-from a2a_bridge.gateway.replay_log import unmark
+from a2a_bridge.gateway.replay_log import AGENT, unmark
 from a2a_bridge.gateway.stream_reader import ended_early_error, must_go_on
 from a2a_bridge.gateway.stream_states import ENDED
 from a2a_bridge.gateway.streams import Beginning, Key, Stream, StreamRegistry
@@ -232,7 +232,7 @@ class StreamSharing:
             return None
         log = stream.log
         place = log.place(after) if after else None
-        if place is not None and (not log.ended or log.task_ended or not log.agents_ids):
+        if place is not None and (not log.ended or log.task_ended or log.ids is not AGENT):
             return self._join(call, stream, place, _Opened(after=after))
         wanted = not after or self._is_unknown_to_agent(after)
         # Only where a subscriber would get the same from this stream as from the agent.
@@ -365,7 +365,6 @@ class StreamSharing:
             events.insert(0, Event(hub.StreamResponse(task=beginning.shown)))
         begun = self.streams.begin(
             key,
-            task_id,
             beginning,
             source,
             self._upstream_context(call.context),

@@ -77,6 +77,8 @@ def everything() -> Iterator[Made]:
     yield Made(design, states.leases, "states of a lease")
     yield Made(design, states.stored_leases, "states of a lease in a store")
     yield Made(design, states.senders, "states of a sender")
+    yield Made(design, states.streams, "states of a stream")
+    yield Made(design, states.readings, "states of a reading")
     yield Made(design, layers.table, "layers of a call")
     yield Made(design, states.inputs, "states of the input of a connection")
     yield Made(DOCS / "reference" / "commands.md", commands.index, "commands")

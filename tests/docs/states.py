@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from a2a_bridge.gateway import stream_states
 from a2a_bridge.hosting import lease, pending_send, phases
 from a2a_bridge.stores import lease_states
 from a2a_bridge_transports._http import input_states
@@ -58,3 +59,14 @@ def stored_leases() -> str:
 def inputs() -> str:
     """The states of the input of a connection of the HTTP host."""
     return _table("next bytes of a client", _of_members(input_states.Input), input_states.TRANSITIONS)
+
+
+def streams() -> str:
+    """The states of a stream of a gateway."""
+    return _table("stream of a gateway", _of_members(stream_states.Life), stream_states.LIVES)
+
+
+def readings() -> str:
+    """The states of a run of reading from the agent."""
+    title = "reading of the agent's stream"
+    return _table(title, _of_members(stream_states.Reading), stream_states.READINGS)

@@ -348,6 +348,29 @@ async def test_a_task_that_goes_on_while_the_gateway_closes_opens_no_stream() ->
         assert len(probe.calls) == streams + 1  # the question how the task is
 
 
+async def test_a_stream_that_begins_while_the_gateway_closes_is_not_kept() -> None:
+    """Its reader gets the agent's stream as it is, which ends with the reader."""
+    opened, answered = asyncio.Event(), asyncio.Event()
+    log, probe = Log(*whole(3)[:2], numbered=False), Probe()
+
+    async def late(call: Any) -> Any:
+        opened.set()
+        await answered.wait()
+        async with aclosing(log.stream(call)) as source:
+            async for event in source:
+                yield event
+
+    probe.on_stream = late
+    agent = Shaky(probe)
+    async with sharing(agent, resumes=False) as service:
+        first = asyncio.create_task(read(service, sending(), 1))
+        await asyncio.wait_for(opened.wait(), PATIENCE)
+        await service.streams.aclose()
+        answered.set()
+        assert contents(await asyncio.wait_for(first, PATIENCE)) == log.events[:1]
+        assert (len(service.streams), agent.open) == (0, 0)
+
+
 async def test_an_unknown_number_of_lost_events_ends_the_stream() -> None:
     """The agent's own numbers cannot be resumed after: new subscribers get a gap."""
     events = whole(6)
