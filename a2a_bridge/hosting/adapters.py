@@ -86,6 +86,7 @@ KNOWN = (
     Framework("Google ADK", "google.adk", "google-adk", "give an agent, a Workflow, an App or a Runner"),
     Framework("the OpenAI Agents SDK", "agents", "openai-agents", "give an Agent", shows="Runner"),
     Framework("Strands Agents", "strands", "strands", "give an Agent"),
+    Framework("the Claude Agent SDK", "claude_agent_sdk", "claude-agent", "give ClaudeAgentOptions"),
     Framework(
         "Microsoft Agent Framework",
         "agent_framework",

@@ -65,4 +65,7 @@ GOOGLE_ADK = FrameworkAdapter(
     extra="google-adk",
 )
 OPENAI_AGENTS = FrameworkAdapter("agents.agent", module="openai_agents", extra="openai-agents")
+CLAUDE_AGENT = FrameworkAdapter(
+    "claude_agent_sdk.types", "claude_agent_sdk.client", module="claude_agent", extra="claude-agent"
+)
 STRANDS = FrameworkAdapter("strands.agent.agent", module="strands", extra="strands")

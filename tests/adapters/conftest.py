@@ -10,12 +10,14 @@ FAKES = Path(__file__).parent / "fakes"
 #: the packages of the stand-ins, and the modules that import them
 NAMES = (
     "agents",
+    "claude_agent_sdk",
     "google.adk",
     "google.genai",
     "langchain_core",
     "langgraph",
     "pydantic_ai",
     "strands",
+    "a2a_bridge_adapters.claude_agent",
     "a2a_bridge_adapters.langgraph",
     "a2a_bridge_adapters.langgraph_messages",
     "a2a_bridge_adapters.langgraph_nodes",

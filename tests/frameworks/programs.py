@@ -131,6 +131,13 @@ ADAPTED = (
         "strands_agents.py",
         refuses=("an approval with other arguments",),
     ),
+    Adapted(
+        "claude-agent",
+        "Claude Agent SDK",
+        "claude-agent-sdk",
+        "claude_agent.py:served",
+        "claude_agents.py",
+    ),
 )
 
 EXECUTORS = (

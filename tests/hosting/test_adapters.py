@@ -180,6 +180,7 @@ FRAMEWORKS = {
     "agents.agent": "openai-agents",
     "google.adk.agents.llm_agent": "google-adk",
     "strands.agent.agent": "strands",
+    "claude_agent_sdk.types": "claude-agent",
 }
 
 WITHOUT = {
