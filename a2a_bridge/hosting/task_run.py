@@ -18,7 +18,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from a2a_bridge.core.errors import A2AError, changed_hands_error, closing_error, task_not_found
 from a2a_bridge.core.event_log import Timer
@@ -63,14 +63,12 @@ class TaskRun:
     _current: PendingSend | None = None
     #: callers that are about to do something with the task
     _visits = 0
-    #: messages that were admitted and are not queued yet
-    _joining = 0
-    #: admitted messages that the history does not have yet
-    _unwritten = 0
-    #: True while a callback for the durability of all changes is registered
-    _flushing = False
-    #: after a write that failed: when it looks again whether everything is written
-    _again: Timer | None = None
+    #: messages that were admitted and are not queued yet: those whose content is being prepared, which the
+    #: history does not have, and those that are being stored
+    _preparing = _storing = 0
+    #: for an idle run that waits until all changes are durable: for the news of it, or, after a write that
+    #: failed, for the time to ask again
+    _flush: Literal["news"] | Timer | None = None
     #: the size of the task when `_measured` was its last event
     _size = 0
     _measured = -1
@@ -123,12 +121,12 @@ class TaskRun:
     @property
     def backlog(self) -> int:
         """Messages that are queued or were admitted, without the message that can start at once."""
-        return len(self._queue) + self._joining - (self.producer is None)
+        return len(self._queue) + self._preparing + self._storing - (self.producer is None)
 
     @property
     def messages(self) -> int:
         """Messages in the task's history, with the messages that were admitted."""
-        return self._unwritten + (0 if self.live.task is None else len(self.live.task.history))
+        return self._preparing + (0 if self.live.task is None else len(self.live.task.history))
 
     @property
     def running(self) -> bool:
@@ -198,13 +196,13 @@ class TaskRun:
         against the limits from the first moment. prepare: stores content that has to precede the message.
         Raises UNSUPPORTED_OPERATION, A2AError UNAVAILABLE, and the errors of `prepare`.
         """
-        self._joining += 1
+        self._preparing += 1
         try:
-            self._unwritten += 1
-            try:
-                await prepare()
-            finally:
-                self._unwritten -= 1
+            await prepare()
+        finally:
+            self._preparing -= 1
+        self._storing += 1
+        try:
             if self.live.ended:
                 await self.wait_settled()
                 raise already_ended(self.task_id)
@@ -213,7 +211,7 @@ class TaskRun:
             except VersionConflictError:
                 raise changed_hands_error() from None
         finally:
-            self._joining -= 1
+            self._storing -= 1
 
     def submit(self, send: PendingSend) -> None:
         """Queues a message for the executor. The run may be over when this returns."""
@@ -468,8 +466,8 @@ class TaskRun:
             self._check_idle(waits=waits)
         elif not waits or not self.lease.pending:
             self._detach()
-        elif not self._flushing:
-            self._flushing = True
+        elif self._flush is None:
+            self._flush = "news"
             self.lease.when_settled(self._flush_done)
 
     def _opened(self) -> None:
@@ -486,15 +484,15 @@ class TaskRun:
 
     def _flush_done(self, error: Exception | None) -> None:
         if error is None or isinstance(error, OwnershipLostError):
-            self._flushing = False
+            self._flush = None
             self._check_idle()
         else:
             log.warning("task %s waits for its store", self.task_id)
-            self._again = self._engine.clock.call_later(_AGAIN, lambda: self._flush_done(None))
+            self._flush = self._engine.clock.call_later(_AGAIN, lambda: self._flush_done(None))
 
     def give_up_flush(self) -> None:
         """The engine has closed, and the store did not work for too long: waits for it no more."""
-        if self._flushing:
+        if self._flush is not None:
             self._check_idle(waits=False)
 
     def _detach(self) -> None:
@@ -504,8 +502,8 @@ class TaskRun:
         if not self._on_idle(self):
             return  # it was never registered, or another run has its place
         self._phase.to(OVER)
-        if self._again is not None:
-            self._again.cancel()
+        if self._flush is not None and self._flush != "news":
+            self._flush.cancel()
         # The write of a terminal state releases the lease, too.
         self.lease.part(release=self.live.state not in _KEPT)
 

@@ -6,18 +6,21 @@ Rules:
 2. Waiting callers are answered after the commit.
 3. A group that fails is kept unchanged and retried until it succeeds, with growing pauses. Meanwhile the
    store rejects new work, and callers that have waited for `ack_timeout` get UNAVAILABLE.
-4. Ids of sent messages are written so, too (RecordedSends). The engine decides about repetitions.
+4. `now` says what the writer does (transitions: `group_states`).
+5. Ids of sent messages are written so, too (RecordedSends). The engine decides about repetitions.
 """
 
 import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 from a2a_bridge.bindings.memory import MemoryAccount
-from a2a_bridge.core.errors import A2AError, internal_error
-from a2a_bridge.stores.lease import CommitQueue, Group, Pending, TaskLease, finish
+from a2a_bridge.core.errors import A2AError, IllegalStateError, internal_error
+from a2a_bridge.stores.group_states import TRANSITIONS, Due, Gathering, Idle, Pausing, WriterState, Writing
+from a2a_bridge.stores.lease import Group, Pending, TaskLease, finish
 from a2a_bridge.stores.lease_states import TAKEN
 from a2a_bridge.stores.ports import Scope, Sent, Stored, VersionConflictError, unavailable
 from a2a_bridge.stores.records import CONFLICT, Records, SentChange, SentRow
@@ -30,15 +33,17 @@ log = logging.getLogger("a2a_bridge.store")
 _MOST = 512
 #: bytes of events and bodies after which a group takes no further task
 _MOST_BYTES = 16 << 20
-#: seconds between attempts: the first pause, doubled each time, and the longest
-_SOON, _LATE = 0.05, 1.0
+#: seconds after the first failure of a group, the second and so on; the last is for all further ones
+_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
+#: leases with unwritten changes, and bytes of unwritten events, above which new events have to wait
+_CROWD, _QUEUE_BYTES = 4096, 32 << 20
 #: looks, one a second, after which an unfinished commit counts as failed
 _SLOW = 3
 #: seconds for the last group when the store is closed
 _LAST_GROUP = 10.0
 
 
-class GroupWriter(CommitQueue):
+class GroupWriter:
     """Writes all changes of this process.
 
     commit_delay: seconds that a change may wait for others if no caller waits for it. ack_timeout: seconds.
@@ -58,27 +63,90 @@ class GroupWriter(CommitQueue):
         ack_timeout: float,
         memory: MemoryAccount,
     ) -> None:
-        super().__init__(commit_delay, ack_timeout, memory)
+        self.leases: dict[str, TaskLease] = {}
+        #: bytes of the events that no group has collected yet
+        self.queued = 0
+        self.closed = False
+        #: the present state; changed by `to` only
+        self.now: WriterState = Idle()
+        self.memory = memory
+        self.ack_timeout = ack_timeout
         self.commits = 0
         #: seconds of all commits, from the collected group to the response of the database
         self.commit_seconds = 0.0
         #: changed tasks and jobs of all commits
         self.committed = 0
+        #: whether the driver stores messages that join
         self.keeps_joined = bool(getattr(records, "keeps_joined", False))
         self._records = records
         self._me = me
+        self._delay = commit_delay
         self._on_committed = on_committed
         self._on_lost = on_lost
         #: changes that belong to no task, by the waiter for the result, in the order of their arrival. A
         #: caller that stops waiting removes its change
         self._jobs: dict[asyncio.Future[Any], Any] = {}
-        self._writing: asyncio.Task[None] | None = None
-        self._sent = 0.0
-        #: looks since the group was sent; not seconds, because a busy loop learns late of its end
-        self._looks = 0
-        self._failing = False
-        self._wait = _SOON
+        #: leases with changes that no group has collected yet, in the order of their first change
+        self._dirty: list[TaskLease] = []
+        #: for callers that wait for the next group
+        self._turn: asyncio.Future[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the first use."""
+        return asyncio.get_running_loop()
+
+    def to(self, state: WriterState) -> None:
+        """Raises IllegalStateError for a transition that the table does not have."""
+        if type(state) not in TRANSITIONS[type(self.now)]:
+            before, after = type(self.now).__name__, type(state).__name__
+            raise IllegalStateError("the writer of a store", before, after)
+        self.now = state
+
+    @property
+    def group(self) -> Group | None:
+        """The group that is being written."""
+        return self.now.group if isinstance(self.now, Writing | Pausing) else None
+
+    # ------------------------------------------------------------------ for leases
+
+    @property
+    def crowded(self) -> bool:
+        """True if too many changes wait to be written."""
+        return len(self._dirty) > _CROWD or self.queued > _QUEUE_BYTES
+
+    def deadline(self) -> float:
+        """The loop time at which a wait that starts now times out."""
+        return self._loop.time() + self.ack_timeout
+
+    def note(self, lease: TaskLease) -> None:
+        """A lease has changes."""
+        self._dirty.append(lease)
+        if type(self.now) is Idle:
+            self.to(Gathering(self._loop.call_later(self._delay, self._collect)))
+
+    def commit_soon(self) -> None:
+        """A caller waits: commits as soon as possible."""
+        state = self.now
+        if isinstance(state, Writing | Pausing):
+            state.next_is_due = True
+        elif type(state) is not Due:
+            if type(state) is Gathering:
+                state.timer.cancel()
+            self.to(Due(self._loop.call_soon(self._collect)))
+
+    async def next_group(self) -> None:
+        """Waits until a group has been committed, or there was nothing to commit."""
+        if self._turn is None:
+            self._turn = self._loop.create_future()
+        await asyncio.shield(self._turn)
+
+    def forget(self, lease: TaskLease) -> None:
+        """A lease is over."""
+        if self.leases.get(lease.task_id) is lease:
+            del self.leases[lease.task_id]
+        lease.part()
 
     # ------------------------------------------------------------------ for the store
 
@@ -120,7 +188,7 @@ class GroupWriter(CommitQueue):
         """Writes a change without an effect if nothing else is written, so that `rejection` reports an outage
         before the next write.
         """
-        if self.closed or self._failing or self._jobs or self._group is not None:
+        if self.closed or self._jobs or self.group is not None:
             return
         answer: asyncio.Future[Any] = self._loop.create_future()
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -129,7 +197,10 @@ class GroupWriter(CommitQueue):
 
     def rejection(self) -> A2AError | None:
         """UNAVAILABLE while writes fail."""
-        if self._failing or (self._group is not None and self._looks >= _SLOW):
+        state = self.now
+        if isinstance(state, Writing | Pausing) and (
+            state.failures or (type(state) is Writing and state.looks >= _SLOW)
+        ):
             return unavailable()
         return None
 
@@ -142,21 +213,23 @@ class GroupWriter(CommitQueue):
 
     async def wait_settled(self) -> None:
         """Waits until all changes are durable."""
-        while self._group is not None or self._waits():
+        while self.group is not None or self._waits():
             self.commit_soon()
             await self.next_group()
 
     async def close(self) -> None:
         """Ends after the present group, for a limited time. All changes were given before."""
         self.closed = True
-        for handle in (self._timer, self._watch):
-            if handle is not None:
-                handle.cancel()
-        if self._writing is not None and not self._writing.done():
-            await asyncio.wait({self._writing}, timeout=_LAST_GROUP)
-            if not self._writing.done():
+        state = self.now
+        if self._watch is not None:
+            self._watch.cancel()
+        if type(state) is Writing:
+            await asyncio.wait({state.task}, timeout=_LAST_GROUP)
+            if not state.task.done():
                 log.error("the store does not answer; the last changes may be lost")
-                self._writing.cancel()
+                state.task.cancel()
+        if isinstance(self.now, Gathering | Due | Pausing):
+            self.now.timer.cancel()
         for lease in tuple(self.leases.values()):
             lease.expire(math.inf, unavailable())
         for answer in self._jobs:
@@ -170,13 +243,12 @@ class GroupWriter(CommitQueue):
             not answer.done() for answer in self._jobs
         )
 
-    def _collect(self) -> None:
-        if self._group is not None:
-            return
-        if self._timer is not None:
-            # The timer may be the caller; if not, it would fire while the group is being written.
-            self._timer.cancel()
-            self._timer = None
+    def _collect(self, *, is_due: bool = False) -> None:
+        """Begins to write the next group, if there is any. is_due: True if a caller waits for it."""
+        state = self.now
+        if isinstance(state, Gathering | Due):
+            state.timer.cancel()  # unless it is the caller, it would fire while the group is being written
+            is_due = is_due or type(state) is Due
         me = self._me()
         dirty = [lease for lease in self._dirty if lease.batch is not None]
         jobs = [job for job in self._jobs.items() if not job[0].done()]
@@ -188,13 +260,15 @@ class GroupWriter(CommitQueue):
             if weight >= _MOST_BYTES:
                 break
         self._dirty, self._jobs = dirty[len(pending) :], dict(jobs[_MOST:])
-        self._urgent = self._urgent and bool(self._dirty)
         del jobs[_MOST:]
         if pending or jobs:
             changes = [*(one.change for one in pending), *(change for _, change in jobs)]
-            self._send(Group(pending, [answer for answer, _ in jobs], changes))
-        else:
-            self._take_turns()
+            group = Group(pending, [answer for answer, _ in jobs], changes)
+            self._send(group, 0, next_is_due=is_due and bool(self._dirty))
+            return
+        if type(state) is not Idle:
+            self.to(Idle())
+        self._take_turns()
 
     def _take_turns(self) -> None:
         """Wakes the callers that wait for a group."""
@@ -202,34 +276,30 @@ class GroupWriter(CommitQueue):
             self._turn.set_result(None)
             self._turn = None
 
-    def _send(self, group: Group) -> None:
-        # This call may come from the timer itself, for a repeated group. A stale timer delays the next group.
-        self._timer = None
-        self._group = group
-        self._sent = self._loop.time()
-        self._looks = 0
+    def _send(self, group: Group, failures: int, *, next_is_due: bool) -> None:
+        state = Writing(group, failures, next_is_due, self._loop.time())
+        self.to(state)
         if self._watch is None:
             self._watch = self._loop.call_later(1.0, self._look)
-        self._writing = self._loop.create_task(self._write(group))
+        state.task = self._loop.create_task(self._write(state))
 
-    async def _write(self, group: Group) -> None:
+    async def _write(self, state: Writing) -> None:
         try:
-            if any(one.late is not None for one in group.pending):
-                group = await asyncio.to_thread(_with_bodies, group)
-            results = await self._records.write(group.changes)
+            if any(one.late is not None for one in state.group.pending):
+                state.group = await asyncio.to_thread(_with_bodies, state.group)
+            results = await self._records.write(state.group.changes)
         except Exception as error:  # noqa: BLE001  it is logged there
-            self._fail(group, error)
+            self._fail(state, error)
         else:
-            self._done(group, results)
+            self._done(state, results)
 
-    def _done(self, group: Group, results: Sequence[Any]) -> None:
+    def _done(self, state: Writing, results: Sequence[Any]) -> None:
+        group = state.group
         self.commits += 1
-        self.commit_seconds += self._loop.time() - self._sent
+        self.commit_seconds += self._loop.time() - state.sent
         self.committed += len(group.changes)
-        self._group = None
-        if self._failing:
-            self._failing = False
-            self._wait = _SOON
+        self.to(Idle())
+        if state.failures:
             log.warning("the store works again")
         stored = group.pending
         if any(result is not None for result in results[: len(stored)]):
@@ -245,10 +315,10 @@ class GroupWriter(CommitQueue):
                 else:
                     answer.set_result(result)
         self._take_turns()
-        if self._urgent or self._jobs:
-            self._collect()
-        elif self._dirty and self._timer is None:
-            self._timer = self._loop.call_later(self._delay, self._collect)
+        if state.next_is_due or self._jobs or type(self.now) is Due:
+            self._collect(is_due=state.next_is_due)
+        elif self._dirty and type(self.now) is Idle:
+            self.to(Gathering(self._loop.call_later(self._delay, self._collect)))
 
     def _take_stored(self, pending: Sequence[Pending], results: Sequence[Any]) -> list[Pending]:
         """Ends the leases whose changes were not stored. Returns the others."""
@@ -270,25 +340,30 @@ class GroupWriter(CommitQueue):
         self._on_lost(gone, conflict)
         return stored
 
-    def _fail(self, group: Group, error: Exception) -> None:
+    def _fail(self, state: Writing, error: Exception) -> None:
+        pause = _PAUSES[min(state.failures, len(_PAUSES) - 1)]
         if isinstance(error, OSError | A2AError):
             # Once per outage: repeated failures have no news.
-            level = logging.DEBUG if self._failing else logging.WARNING
-            log.log(level, "the store cannot be written, and tries again in %.2f s: %s", self._wait, error)
+            level = logging.DEBUG if state.failures else logging.WARNING
+            log.log(level, "the store cannot be written, and tries again in %.2f s: %s", pause, error)
         else:
             log.error("the store cannot be written", exc_info=error)
-        self._failing = True
-        if self.closed:
-            return
-        self._timer = self._loop.call_later(self._wait, self._send, group)
-        self._wait = min(self._wait * 2, _LATE)
+        timer = self._loop.call_later(pause, self._send_again)
+        self.to(Pausing(state.group, state.failures + 1, state.next_is_due, timer))
+
+    def _send_again(self) -> None:
+        state = self.now
+        if type(state) is Pausing and not self.closed:
+            self._send(state.group, state.failures, next_is_due=state.next_is_due)
 
     def _look(self) -> None:
         """Once a second while there is a group: fails waiters whose time is over."""
         self._watch = None
-        if self._group is None:
+        state = self.now
+        if not isinstance(state, Writing | Pausing):
             return
-        self._looks += 1
+        if type(state) is Writing:
+            state.looks += 1
         self._watch = self._loop.call_later(1.0, self._look)
         if self.rejection() is not None:
             now = self._loop.time()

@@ -17,8 +17,8 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.bindings.offload import MUCH
@@ -35,8 +35,6 @@ _MOST_EVENTS = 1024
 _MOST_BYTES = 4 << 20
 #: bytes of a body that are parsed in the time that a reader takes for the events of a turn
 _TURN = 8 << 10
-#: leases with unwritten changes, and bytes of unwritten events, above which new events have to wait
-_CROWD, _QUEUE_BYTES = 4096, 32 << 20
 
 
 class Pending(NamedTuple):
@@ -78,78 +76,24 @@ class Group(NamedTuple):
     changes: Sequence[Any]
 
 
-class CommitQueue:
-    """The leases with changes, and the callers that wait for the next group, which a subclass writes."""
+class LeaseWriter(Protocol):
+    """What a lease needs of the writer of groups."""
 
-    def __init__(self, commit_delay: float, ack_timeout: float, memory: MemoryAccount) -> None:
-        self.leases: dict[str, TaskLease] = {}
-        #: bytes of the events that no group has collected yet
-        self.queued = 0
-        self.closed = False
-        #: whether the driver stores messages that join
-        self.keeps_joined = False
-        self.memory = memory
-        self.ack_timeout = ack_timeout
-        self._delay = commit_delay
-        self._dirty: list[TaskLease] = []
-        #: the group that is being written
-        self._group: Group | None = None
-        self._timer: asyncio.Handle | None = None
-        self._urgent = False
-        self._turn: asyncio.Future[None] | None = None
-
-    @cached_property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of the first use."""
-        return asyncio.get_running_loop()
+    #: bytes of the events that no group has collected yet
+    queued: int
+    memory: MemoryAccount
+    #: True if nothing is written any more
+    closed: bool
+    #: whether the driver stores messages that join
+    keeps_joined: bool
 
     @property
-    def crowded(self) -> bool:
-        """True if too many changes wait to be written."""
-        return len(self._dirty) > _CROWD or self.queued > _QUEUE_BYTES
-
-    def deadline(self) -> float:
-        """The loop time at which a wait that starts now times out."""
-        return self._loop.time() + self.ack_timeout
-
-    def note(self, lease: TaskLease) -> None:
-        """A lease has changes."""
-        self._dirty.append(lease)
-        if self._timer is None and self._group is None:
-            self._timer = self._loop.call_later(self._delay, self._collect)
-
-    def commit_soon(self) -> None:
-        """A caller waits: commits as soon as possible."""
-        if self._urgent:
-            return
-        self._urgent = True
-        if self._group is None:
-            if self._timer is not None:
-                self._timer.cancel()
-            # Batches everything queued in this loop iteration.
-            self._timer = self._loop.call_soon(self._collect)
-
-    def as_future(self, when: Callable[[Synced], None]) -> asyncio.Future[None]:
-        """A future that completes like a callback of `when`."""
-        future: asyncio.Future[None] = self._loop.create_future()
-        when(partial(finish, future))
-        return future
-
-    async def next_group(self) -> None:
-        """Waits until a group has been committed, or there was nothing to commit."""
-        if self._turn is None:
-            self._turn = self._loop.create_future()
-        await asyncio.shield(self._turn)
-
-    def forget(self, lease: TaskLease) -> None:
-        """A lease is over."""
-        if self.leases.get(lease.task_id) is lease:
-            del self.leases[lease.task_id]
-        lease.part()
-
-    def _collect(self) -> None:
-        """Begins to write a group, unless one is being written."""
-        raise NotImplementedError
+    def crowded(self) -> bool: ...
+    def deadline(self) -> float: ...
+    def note(self, lease: TaskLease) -> None: ...
+    def commit_soon(self) -> None: ...
+    async def next_group(self) -> None: ...
+    def forget(self, lease: TaskLease) -> None: ...
 
 
 def finish(future: asyncio.Future[Any], error: Exception | None) -> None:
@@ -232,7 +176,7 @@ class TaskLease:
 
     def __init__(
         self,
-        writer: CommitQueue,
+        writer: LeaseWriter,
         scope: Scope,
         task_id: str,
         on_lost: Callable[[], None],
@@ -357,7 +301,9 @@ class TaskLease:
             self.lose()
             raise VersionConflictError(self.task_id)
         if self._submitted != self._synced:
-            await self._writer.as_future(self.when_synced)
+            synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.when_synced(partial(finish, synced))
+            await synced
 
     async def wait_settled(self) -> None:
         """Waits until all changes so far are durable or dropped."""

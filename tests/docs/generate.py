@@ -76,6 +76,7 @@ def everything() -> Iterator[Made]:
     yield Made(design, states.run_phases, "phases of a run")
     yield Made(design, states.leases, "states of a lease")
     yield Made(design, states.stored_leases, "states of a lease in a store")
+    yield Made(design, states.writers, "states of the writer of groups")
     yield Made(design, states.senders, "states of a sender")
     yield Made(design, states.streams, "states of a stream")
     yield Made(design, states.readings, "states of a reading")

@@ -8,7 +8,7 @@ from typing import Any
 
 from a2a_bridge.gateway import stream_states
 from a2a_bridge.hosting import lease, pending_send, phases
-from a2a_bridge.stores import lease_states
+from a2a_bridge.stores import group_states, lease_states
 from a2a_bridge_transports._http import input_states
 
 #: a member of an Enum with the comment before it
@@ -54,6 +54,12 @@ def senders() -> str:
 def stored_leases() -> str:
     """The states of a lease in a store."""
     return _table("lease in a store", _of_members(lease_states.LeaseState), lease_states.TRANSITIONS)
+
+
+def writers() -> str:
+    """The states of the writer of groups."""
+    meanings = {state.__name__: _of_class(state) for state in group_states.TRANSITIONS}
+    return _table("writer of groups", meanings, group_states.TRANSITIONS)
 
 
 def inputs() -> str:

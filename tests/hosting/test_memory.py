@@ -17,7 +17,8 @@ from a2a_bridge.hosting import Agent, Event, Run, run_registry
 from a2a_bridge.hosting.run_registry import FULL, Pressure
 from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.stores import MemoryStore, StoreOptions, open_store
-from a2a_bridge.stores.lease import _QUEUE_BYTES, TaskLease
+from a2a_bridge.stores.groups import _QUEUE_BYTES
+from a2a_bridge.stores.lease import TaskLease
 from a2a_bridge.stores.ports import Store
 from tests.hosting.scene import (
     CANCELED,

@@ -162,9 +162,11 @@ SHOWN = {
         "attempts >= self._options.attempts": "tests/push/test_delivery_worker.py::test_attempts_come_to_an_end",
         "now - since > self._options.age": "tests/push/test_delivery_worker.py::test_nothing_is_tried_for_ever",
     },
-    "a2a_bridge/stores/lease.py": {
+    "a2a_bridge/stores/groups.py": {
         "len(self._dirty) > _CROWD": "tests/stores/test_lease_states.py::test_the_changes_of_all_tasks_that_wait_are_bounded_by_number_and_by_bytes",
         "self.queued > _QUEUE_BYTES": "tests/stores/test_lease_states.py::test_the_changes_of_all_tasks_that_wait_are_bounded_by_number_and_by_bytes",
+    },
+    "a2a_bridge/stores/lease.py": {
         "writer.crowded": "tests/stores/test_lease_states.py::test_the_changes_of_all_tasks_that_wait_are_bounded_by_number_and_by_bytes",
         "batch.size > _MOST_BYTES": "tests/stores/test_lease_states.py::test_the_changes_of_a_task_that_wait_are_bounded_by_number_and_by_bytes",
         "len(batch.events) > _MOST_EVENTS": "tests/stores/test_lease_states.py::test_the_changes_of_a_task_that_wait_are_bounded_by_number_and_by_bytes",

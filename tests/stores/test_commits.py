@@ -501,7 +501,7 @@ async def test_abandoned_jobs_do_not_delay_others(sqlite_url: str, monkeypatch: 
         with _slow(store, monkeypatch):
             Author(store).begin("t").writer.when_synced(lambda _: None)
             await asyncio.sleep(0)
-            assert store.writer._group is not None
+            assert store.writer.group is not None
             given_up = [asyncio.create_task(store.write(lambda _: None)) for _ in range(600)]
             wanted = asyncio.create_task(store.write(lambda _: "done"))
             await asyncio.sleep(0)
@@ -543,7 +543,7 @@ async def test_an_urgent_commit_is_not_lost_to_an_earlier_delayed_one(sqlite_url
         done = asyncio.Event()
 
         def later() -> None:
-            assert store.writer._group is not None
+            assert store.writer.group is not None
             other.chunk("y")
             other.writer.when_synced(lambda _: done.set())
 

@@ -88,7 +88,7 @@ async def test_two_replicas_do_the_same_in_opposite_orders(
 
 
 def _is_under_way(store: SqlStore, work: object) -> bool:
-    group = store.writer._group
+    group = store.writer.group
     return group is not None and any(change.work is work for change in group.changes)
 
 

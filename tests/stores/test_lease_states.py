@@ -7,7 +7,7 @@ import pytest
 
 from a2a_bridge.core.errors import IllegalStateError
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.stores import StoreOptions, lease
+from a2a_bridge.stores import StoreOptions, groups
 from a2a_bridge.stores.lease import TaskLease
 from a2a_bridge.stores.lease_states import ENDED, HELD, LOST, RELEASED, TAKEN, TRANSITIONS, LeaseState
 from a2a_bridge.stores.sql.store import open_sql_store
@@ -183,8 +183,8 @@ async def test_the_changes_of_all_tasks_that_wait_are_bounded_by_number_and_by_b
 ) -> None:
     """Three tasks. spare: bytes that are allowed beyond theirs."""
     events = [hub.StreamResponse(task=made(f"t{number}")) for number in range(3)]
-    monkeypatch.setattr(lease, "_CROWD", most)
-    monkeypatch.setattr(lease, "_QUEUE_BYTES", sum(event.ByteSize() for event in events) + spare)
+    monkeypatch.setattr(groups, "_CROWD", most)
+    monkeypatch.setattr(groups, "_QUEUE_BYTES", sum(event.ByteSize() for event in events) + spare)
     for event in events:
         one = store.create(HERE, event.task.id, lambda: None)
         one.append(event, event.task)
