@@ -13,7 +13,7 @@ from a2a_bridge.core.masking import Secrets, without_query_values
 from tests.cli.commands import ANY_PORT, command, serving
 from tests.tools.client.live import Live
 from tests.tools.client.test_cards import KEY, NAMED, WELL_KNOWN, Site, card_at, site
-from tests.tools.playground.browser import api_of
+from tests.tools.playground.api import api_of
 
 
 class Echo(Site):

@@ -19,7 +19,7 @@ from a2a_bridge_tools.playground import exchange
 from a2a_bridge_tools.playground.exchange import KEPT, LONGEST, History
 from a2a_bridge_tools.playground.page import Access, Playground
 from tests.cli.commands import ANY_PORT, command, serving
-from tests.tools.playground.browser import api_of, message
+from tests.tools.playground.api import api_of, message
 
 DEMO = ("server", *ANY_PORT, "--ui")
 

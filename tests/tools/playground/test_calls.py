@@ -20,7 +20,7 @@ from a2a_bridge_tools.playground.subject import Compared, Result, Subject, compa
 from tests.cli.commands import ANY_PORT, agent, card, command, serving
 from tests.patience import PATIENCE
 from tests.peers.processes import Agent
-from tests.tools.playground.browser import Api, api_at, api_of, message, of
+from tests.tools.playground.api import Api, api_at, api_of, message, of
 
 CURRENT = ("JSONRPC 1.0", "HTTP+JSON 1.0", "GRPC 1.0")
 DEMO = ("server", *ANY_PORT, "--ui")
