@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from a2a_bridge.app.agent import open_store_of
-from a2a_bridge.app.layers import GATEWAY, GatewaySide, present
-from a2a_bridge.app.planning import ServeOptions, keeps_owners
+from a2a_bridge.app.layers import GATEWAY, ClientSide, GatewaySide, dial_through, present
+from a2a_bridge.app.planning import ServeOptions, identifies, keeps_owners
 from a2a_bridge.bindings.binding import DialOptions, Document, Receive, http_post
 from a2a_bridge.bindings.memory import MemoryAccount
 from a2a_bridge.cards import Candidate
@@ -23,10 +23,12 @@ from a2a_bridge.core.resume import offer_resume, offers_resume
 from a2a_bridge.core.service import Middleware, Service, compose
 from a2a_bridge.gateway.cards import CardReading, CardRefresh, without_lacking
 from a2a_bridge.gateway.connections import Connections, ask_while_gone, rejection
+from a2a_bridge.gateway.credentials.grants import TokenExchange
+from a2a_bridge.gateway.credentials.sending import note_mismatch
 from a2a_bridge.gateway.ownership import Owners, StoredOwners
 from a2a_bridge.gateway.relay_store import RelayStore
 from a2a_bridge.gateway.tasks import Tasks, scopes_by
-from a2a_bridge.gateway.upstream import Dial
+from a2a_bridge.gateway.upstream import Dial, dial
 from a2a_bridge.gateway.webhooks import PATH as RELAY_PATH
 from a2a_bridge.gateway.webhooks import Relay, pass_unchanged
 from a2a_bridge.middleware.tracing import delivery_spans
@@ -63,22 +65,73 @@ class GatewayApp:
         return rejection(self.connections.failover)
 
 
+@dataclass(frozen=True, slots=True)
+class RemotePlan:
+    """A remote agent, and how a gateway reaches it and shows it: decided once, by `of`."""
+
+    #: the agent's own card, and its interfaces to dial, best first
+    card: hub.AgentCard
+    candidates: Sequence[Candidate]
+    options: ServeOptions
+    dial_options: DialOptions
+    #: opens one interface of the agent
+    dial: Dial
+    #: what the gateway remembers of tasks
+    tasks: Tasks
+
+    @classmethod
+    def of(
+        cls,
+        card: hub.AgentCard,
+        candidates: Sequence[Candidate],
+        options: ServeOptions,
+        dial_options: DialOptions | None,
+    ) -> RemotePlan:
+        """Raises ValueError for contradictory options."""
+        dial_options = dial_options or DialOptions(timeout=None)
+        if options.authentication is not None and not options.pass_credentials:
+            forward = dial_options.forward - options.authentication.parameters
+            dial_options = replace(dial_options, forward=forward)
+        credentials = options.upstream.credentials
+        if isinstance(credentials, TokenExchange) and not identifies(options):
+            raise ValueError(
+                "token exchange needs a gateway that authenticates its callers with bearer tokens"
+            )
+        note_mismatch(card, credentials, dial_options.tls)
+        tasks = Tasks(most_listed=options.list_tasks_memory)
+        side = ClientSide(
+            tasks,
+            options.upstream,
+            # Lists of callers whose tasks are kept apart are answered above the connections.
+            lists=bool(options.list_tasks_memory) and not keeps_owners(options),
+            tracing=options.tracing,
+            metrics=options.metrics,
+            agent=options.name or card.name,
+        )
+        return cls(card, candidates, options, dial_options, dial_through(dial, side), tasks)
+
+    @property
+    def name(self) -> str:
+        """Of the agent, in metrics."""
+        return self.options.name or self.card.name
+
+    def offered(self, card: hub.AgentCard, candidates: Sequence[Candidate]) -> hub.AgentCard:
+        """A card of the agent with what the gateway in front of it offers."""
+        if candidates:
+            first = candidates[0]
+            card = without_lacking(card, first.dialect, first.interface.protocol_binding)
+        if self.options.upstream.credentials is not None:
+            card = without_security(card)
+        return offer_resume(card) if self.options.replay.tasks else card
+
+
 @asynccontextmanager
-async def gateway_app(
-    candidates: Sequence[Candidate],
-    options: ServeOptions,
-    dial_options: DialOptions,
-    *,
-    dial: Dial,
-    tasks: Tasks,
-    resumes: bool = False,
-    names: Names | None = None,
-) -> AsyncIterator[GatewayApp]:
-    """A gateway to a remote agent while the context is open. dial: opens one interface of the agent. tasks:
-    what the gateway remembers of tasks. resumes: whether the agent's card offers to resume streams. names: of
-    tasks, where callers name them. Raises StoreOpenError, ValueError for contradictory options, and
-    UNSUPPORTED_OPERATION if none of the interfaces can be dialled.
+async def gateway_app(plan: RemotePlan, names: Names | None = None) -> AsyncIterator[GatewayApp]:
+    """A gateway to a remote agent while the context is open. names: of tasks, where callers name them. Raises
+    StoreOpenError, ValueError for contradictory options, and UNSUPPORTED_OPERATION if none of the interfaces
+    can be dialled.
     """
+    options, tasks = plan.options, plan.tasks
     async with AsyncExitStack() as stack:
         owning = keeps_owners(options)
         opens = options.push_relay or owning
@@ -86,9 +139,9 @@ async def gateway_app(
         memory = MemoryAccount(options.store_options.max_memory) if store is None else store.memory
         tasks.count_in(memory)
         connections = Connections(
-            dial_options, options.upstream, options.replay, dial=dial, memory=memory, tasks=tasks
+            plan.dial_options, options.upstream, options.replay, dial=plan.dial, memory=memory, tasks=tasks
         )
-        await connections.open(candidates, resumes=resumes)
+        await connections.open(plan.candidates, resumes=offers_resume(plan.card))
         stack.push_async_callback(connections.aclose)
         receivers: dict[str, Receive] = {}
         documents: Mapping[str, Document] = {}
@@ -108,7 +161,7 @@ async def gateway_app(
                 lambda: connections.version,
                 names,
                 owners,
-                scopes_by(dial_options.forward),
+                scopes_by(plan.dial_options.forward),
                 memory,
             )
         service = compose(connections, *present(GATEWAY, GatewaySide(options, tasks, owners, relay)))
@@ -120,24 +173,12 @@ async def gateway_app(
         yield GatewayApp(service, receivers, documents, close, connections, memory, outbox)
 
 
-def build_offered_card(
-    card: hub.AgentCard, candidates: Sequence[Candidate], options: ServeOptions
-) -> hub.AgentCard:
-    """The card of an agent with what a gateway in front of it offers."""
-    if candidates:
-        first = candidates[0]
-        card = without_lacking(card, first.dialect, first.interface.protocol_binding)
-    if options.upstream.credentials is not None:
-        card = without_security(card)
-    return offer_resume(card) if options.replay.tasks else card
-
-
 @asynccontextmanager
 async def follow_card(
-    app: GatewayApp, known: CardReading, options: ServeOptions, show: Callable[[hub.AgentCard], None]
+    app: GatewayApp, plan: RemotePlan, show: Callable[[hub.AgentCard], None]
 ) -> AsyncIterator[None]:
     """Follows changes of the agent's card, if it can be read again. show: shows a card to callers."""
-    upstream = options.upstream
+    upstream = plan.options.upstream
     if upstream.read_card is None or not upstream.card_refresh:
         yield
         return
@@ -145,10 +186,10 @@ async def follow_card(
     async def apply(found: CardReading) -> None:
         await app.connections.replace(found.candidates, resumes=offers_resume(found.card))
         # Between two calls: nothing is awaited after the change.
-        show(build_offered_card(found.card, found.candidates, options))
+        show(plan.offered(found.card, found.candidates))
 
     # How long the first card is fresh is not known here: the next reading says.
-    known = replace(known, fresh_for=_FIRST_CARD)
+    known = CardReading(plan.card, plan.candidates, fresh_for=_FIRST_CARD)
     refresh = CardRefresh(upstream.read_card, known, apply, upstream.card_refresh)
     app.connections.on_doubt = refresh.doubt
     task = asyncio.create_task(refresh.run(), name="read the agent's card again")

@@ -18,11 +18,11 @@ from a2a_bridge.app.agent import (
     opened_as,
     take_target,
 )
-from a2a_bridge.app.gateway import GatewayApp, build_offered_card, follow_card, gateway_app
+from a2a_bridge.app.gateway import GatewayApp, RemotePlan, follow_card, gateway_app
 from a2a_bridge.app.layers import ClientSide, Remembered, ServerSide, dial_through
 from a2a_bridge.app.lifetime import Lifetime
 from a2a_bridge.app.peer import Peer
-from a2a_bridge.app.planning import EVERYTHING, ServeOptions, identifies, keeps_owners, list_dialects, place
+from a2a_bridge.app.planning import EVERYTHING, ServeOptions, identifies, list_dialects, place
 from a2a_bridge.app.serving import (
     Served,
     Server,
@@ -49,15 +49,11 @@ from a2a_bridge.cards.resolve import locate
 from a2a_bridge.codec import rounded
 from a2a_bridge.core.errors import A2AError, Blame, Reason
 from a2a_bridge.core.kinds import Kinds, check_options, check_values, require
-from a2a_bridge.core.resume import offers_resume
 from a2a_bridge.dialects import KNOWN, by_version
-from a2a_bridge.gateway.cards import CardReading
-from a2a_bridge.gateway.credentials.grants import TokenExchange
-from a2a_bridge.gateway.credentials.sending import note_mismatch
 from a2a_bridge.gateway.destinations import Destinations
 from a2a_bridge.gateway.failover import dial_failover
 from a2a_bridge.gateway.tasks import Tasks, scopes_by
-from a2a_bridge.gateway.upstream import Dial, dial
+from a2a_bridge.gateway.upstream import dial
 from a2a_bridge.hosting import Agent, Engine
 from a2a_bridge.middleware.validate import Offer
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -151,27 +147,22 @@ async def serve_gateway(
     check_options(options, ServeOptions)
     check_options(dial_options, DialOptions, "dial_options")
     options = add_metrics(options or ServeOptions())
-    tasks = Tasks(most_listed=options.list_tasks_memory)
-    dial_options, dialling = _gateway_dial(card, options, dial_options, tasks)
+    plan = RemotePlan.of(card, candidates, options, dial_options)
     # Task names are easy to guess, and the agent may know its callers although the gateway does not.
-    remembered = Remembered(list_dialects(interfaces), scopes_by(dial_options.forward), tasks)
-    names = remembered.legacy.names
-    resumes = offers_resume(card)
+    remembered = Remembered(list_dialects(interfaces), scopes_by(plan.dial_options.forward), plan.tasks)
     async with (
         admin_listener(options) as admin,
-        gateway_app(
-            candidates, options, dial_options, dial=dialling, tasks=tasks, resumes=resumes, names=names
-        ) as one,
+        gateway_app(plan, remembered.legacy.names) as one,
         serve(
             Served(
                 one.service,
-                build_offered_card(card, candidates, options),
+                plan.offered(card, candidates),
                 rewrites_card=True,
                 close=one.close,
                 remembered=remembered,
                 receivers=one.receivers,
                 documents=one.documents,
-                gauges=gateway_gauges(options.name or card.name, one),
+                gauges=gateway_gauges(plan.name, one),
                 memory=one.memory,
             ),
             interfaces,
@@ -181,32 +172,9 @@ async def serve_gateway(
             shared=shared,
             admin=admin,
         ) as server,
-        follow_card(one, CardReading(card, candidates), options, server.replace_card),
+        follow_card(one, plan, server.replace_card),
     ):
         yield server
-
-
-def _gateway_dial(
-    card: hub.AgentCard, options: ServeOptions, dial_options: DialOptions | None, tasks: Tasks
-) -> tuple[DialOptions, Dial]:
-    """How a gateway dials its agent, and with which options. Raises ValueError for contradictory options."""
-    dial_options = dial_options or DialOptions(timeout=None)
-    if options.authentication is not None and not options.pass_credentials:
-        dial_options = replace(dial_options, forward=dial_options.forward - options.authentication.parameters)
-    credentials = options.upstream.credentials
-    if isinstance(credentials, TokenExchange) and not identifies(options):
-        raise ValueError("token exchange needs a gateway that authenticates its callers with bearer tokens")
-    note_mismatch(card, credentials, dial_options.tls)
-    of = ClientSide(
-        tasks,
-        options.upstream,
-        # Lists of callers whose tasks are kept apart are answered above the connections.
-        lists=bool(options.list_tasks_memory) and not keeps_owners(options),
-        tracing=options.tracing,
-        metrics=options.metrics,
-        agent=options.name or card.name,
-    )
-    return dial_options, dial_through(dial, of)
 
 
 @opened_as("async with guarded_agent(…) as peer:", Agent.of)
@@ -233,13 +201,9 @@ async def guarded_gateway(
 ) -> AsyncIterator[Peer]:
     """A gateway without a binding: see `guarded_agent` and `serve_gateway`. Its card follows the agent's."""
     options = options or ServeOptions()
-    tasks = Tasks(most_listed=options.list_tasks_memory)
-    dial_options, dialling = _gateway_dial(card, options, dial_options, tasks)
-    resumes = offers_resume(card)
-    async with gateway_app(
-        candidates, options, dial_options, dial=dialling, tasks=tasks, resumes=resumes
-    ) as one:
-        offered = build_offered_card(card, candidates, options)
+    plan = RemotePlan.of(card, candidates, options, dial_options)
+    async with gateway_app(plan) as one:
+        offered = plan.offered(card, candidates)
         offer = Offer(offered)
         peer = Peer(guard(one.service, ServerSide(options, offered, elsewhere=True, offer=offer)), offered)
         peer.memory = one.memory
@@ -248,7 +212,7 @@ async def guarded_gateway(
             offer.replace(changed)
             peer.card = changed
 
-        async with follow_card(one, CardReading(card, candidates), options, show):
+        async with follow_card(one, plan, show):
             yield peer
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from a2a_bridge import interface
-from a2a_bridge.app.gateway import gateway_app
+from a2a_bridge.app.gateway import RemotePlan, gateway_app
 from a2a_bridge.app.runtime import ServeOptions
 from a2a_bridge.auth import Authentication, ProxyHeader
 from a2a_bridge.bindings.binding import DialOptions
@@ -201,7 +201,8 @@ async def test_large_names_of_an_agent_stay_below_the_limit(
     dialling = add_polyfill(tasks.separate, dial=adapt_dial(large_contexts, tasks.separate))
     candidates = select(there, known=["JSONRPC"])
     context = CallContext(principal=None if knows_callers else Principal("ann"))
-    async with gateway_app(candidates, options, DialOptions(), dial=dialling, tasks=tasks) as app:
+    plan = RemotePlan(there, candidates, options, DialOptions(), dialling, tasks)
+    async with gateway_app(plan) as app:
         tracemalloc.start()
         try:
             for number in range(40):
