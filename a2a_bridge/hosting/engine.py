@@ -319,7 +319,7 @@ class Engine:
             run = Run(for_agent(request), context, task_run.task_id, task_run.context_id)
             return await task_run.cancel(run)
         finally:
-            task_run.leave()
+            task_run.end_visit()
 
     def subscribe_to_task(self, request: hub.SubscribeToTaskRequest, context: CallContext, /) -> Events:
         """Spec 3.1.6. A snapshot, then every event until the task ends or asks for input. A caller that names

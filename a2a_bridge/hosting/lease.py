@@ -5,7 +5,7 @@ Rules:
    needs, and no others.
 2. A task is changed in the state Held only. A task run begins in NotHeld.
 3. An attempt to acquire the lease goes on when its callers leave, so that no unknown lease is left behind.
-   When it ends, the run decides: see `TaskRun._opened`.
+   When it ends, the run decides: see `TaskRun._attempt_ended`.
 4. After a loss, the content of the store is valid and the working copy is not: see `TaskRun._lost`.
 """
 

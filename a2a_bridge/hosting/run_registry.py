@@ -110,7 +110,7 @@ class RunRegistry:
         ended: Callable[[TaskRun], A2AError],
         known: Stored | None = None,
     ) -> TaskRun:
-        """The run of a task, with the lease; the caller has to `leave` it. known: the task as just read: an
+        """The run of a task, with the lease; the caller has to `end_visit`. known: the task as just read: an
         orphan, which the caller resumes or fails, so that the lease may come with its failure. Raises
         TASK_NOT_FOUND, the result of `ended` for a task that has ended, NotOwnerError, UNAVAILABLE.
         """
@@ -166,7 +166,7 @@ class RunRegistry:
         """Forgets a run that did not get the lease on its task."""
         if not run.lease.opening:
             self._remove(run)
-        run.leave()
+        run.end_visit()
 
     def _add(self, run: TaskRun) -> None:
         if run.task_id not in self._live:

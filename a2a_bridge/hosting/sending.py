@@ -198,7 +198,7 @@ class Sending:
             task_run.submit(send)
             return Accepted(task_run, send, sender, snapshot, reading)
         finally:
-            task_run.leave()
+            task_run.end_visit()
 
     async def _admit(self, task_run: TaskRun, message: hub.Message) -> None:
         """Raises the reason why a further message is rejected, RepeatedError if messages count once."""
@@ -236,7 +236,7 @@ class Sending:
         try:
             task_run.resume_or_fail()
         finally:
-            task_run.leave()
+            task_run.end_visit()
         # The caller that takes a task over does not wait for its resumed run.
         if known is not None and task_run.producer is None:
             await task_run.flush()

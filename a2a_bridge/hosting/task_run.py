@@ -167,15 +167,16 @@ class TaskRun:
     # ------------------------------------------------------------------ callers
 
     async def visit(self, *, orphaned: bool = False) -> None:
-        """Acquires the lease on the task, and keeps the run from becoming idle until `leave`. orphaned: True
-        if `resume_or_fail` follows; unless that resumes, the lease comes with its change. Raises
-        VersionConflictError, A2AError UNAVAILABLE; `leave` has to be called then, too.
+        """Acquires the lease on the task, and keeps the run from becoming idle until `end_visit`. orphaned:
+        True if `resume_or_fail` follows; unless that resumes, the lease comes with its change. Raises
+        VersionConflictError, A2AError UNAVAILABLE; `end_visit` has to be called then, too, and by a caller
+        that is cancelled: the lease is acquired all the same, see `_attempt_ended`.
         """
         self._visits += 1
-        await self.lease.acquire(self._opened, wait=not orphaned or self._can_resume)
+        await self.lease.acquire(self._attempt_ended, wait=not orphaned or self._can_resume)
 
-    def leave(self) -> None:
-        """Ends a visit."""
+    def end_visit(self) -> None:
+        """The caller of `visit` is done with the task, has submitted its message, or has left before that."""
         self._visits -= 1
         self._check_idle()
 
@@ -225,8 +226,9 @@ class TaskRun:
         self.live.attached(send, sender)
 
     def abandon(self, send: PendingSend, sender: Sender) -> None:
-        """A sender of a message leaves without its response. A run without a task and without senders is
-        stopped: once the task exists, no sender's departure ends it. `_work` skips a message in the queue.
+        """A sender of a submitted message leaves without its response (earlier: `end_visit`). A run without a
+        task and without senders is stopped: once the task exists, no sender's departure ends it. `_work`
+        skips a message in the queue.
         """
         if sender.now not in SETTLED:
             sender.to(LEFT)
@@ -367,9 +369,9 @@ class TaskRun:
     # ------------------------------------------------------------------ ends: cancellation
 
     async def cancel(self, run: Run) -> hub.Task:
-        """Cancels the task. Concurrent callers get the same response. Raises TASK_NOT_CANCELABLE if the task
-        ends otherwise, UNAVAILABLE if another process works on it now, and the errors of the executor's
-        `cancel`.
+        """Cancels the task. Concurrent callers get the same response. If the lease is lost meanwhile, the
+        task of the new owner is the response. Raises TASK_NOT_CANCELABLE if the task ends otherwise,
+        UNAVAILABLE if another process works on it now, and the errors of the executor's `cancel`.
         """
         try:
             await asyncio.shield(self._ender or self._end(self._cancel(run)))
@@ -387,6 +389,9 @@ class TaskRun:
         return task
 
     async def _cancel(self, run: Run) -> None:
+        """Runs the executor's `cancel`, which may reject, and ends the run and the task. Raises A2AError, and
+        OwnershipLostError if the lease was lost meanwhile: then neither events nor errors of `cancel` count.
+        """
         if self._current is not None:
             self._current.run.cancel()
         run.cancel()
@@ -398,6 +403,8 @@ class TaskRun:
             try:
                 await self._driver.clean_up(clean_up, run)
             except BaseException as error:
+                if isinstance(error, A2AError) and self.lease.lost:
+                    raise OwnershipLostError from error
                 if isinstance(error, A2AError) and producer is not None and producer.done():
                     self.live.fail_unfinished(UNFINISHED)  # it ended because of the rejected cancellation
                 if self._phase.now is Phase.CANCELING:
@@ -420,7 +427,7 @@ class TaskRun:
         try:
             await self._stop()
         finally:
-            self.leave()
+            self.end_visit()
         if self._rescue is not None:
             self._rescue.cancel()
 
@@ -470,10 +477,11 @@ class TaskRun:
             self._flush = "news"
             self.lease.when_settled(self._flush_done)
 
-    def _opened(self) -> None:
-        """The attempt to acquire the lease has ended, perhaps after its callers have left, or after `stop`.
-        This alone decides about the lease then. Without callers, a task at work is resumed or fails, and any
-        other lease is released (`_check_idle`). When the engine closes, others get a task at work.
+    def _attempt_ended(self) -> None:
+        """The attempt to acquire the lease has succeeded or failed, or the lease is lost already. Its callers
+        may have left meanwhile, and `stop` may have been called; this alone decides about the lease then.
+        Without callers, a task at work is resumed or fails, and any other lease is released (`_check_idle`).
+        When the engine closes, others get a task at work.
         """
         if self._phase.stopped:
             if self.at_work:
@@ -510,13 +518,13 @@ class TaskRun:
     # ------------------------------------------------------------------ loss of the lease
 
     def _lost(self) -> None:
-        """Another process owns the task. The run ends. The new owner's result answers the senders, and the
-        caller of a cancellation (`cancel`).
+        """Another process owns the task. The run ends. The new owner's result answers the senders (by
+        `_answer_from_store`), and the caller of a cancellation (by `cancel`, when the executor's own ends).
         """
         if self._phase.now is not Phase.LOST:
             self._phase.to(Phase.LOST)
         if self.producer is None and not self.live.awaited:
-            return  # another process was faster to take it over
+            return  # another process was faster to take it over, or only a cancellation is at work here
         log.warning("task %s was changed by another process; its run here ends", self.task_id)
         if self.producer is not None:
             self.producer.cancel()

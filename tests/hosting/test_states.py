@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from a2a_bridge.core.errors import IllegalStateError, Reason
+from a2a_bridge.core.errors import A2AError, IllegalStateError, Reason
 from a2a_bridge.hosting import Event, Run, lease, pending_send
 from a2a_bridge.hosting.lease import (
     HandedOver,
@@ -375,6 +375,8 @@ async def test_a_lease_that_is_acquired_while_the_engine_closes_stays_only_with_
 
 
 # --- A replica that loses the lease in the middle of a cancellation ---
+@pytest.mark.parametrize("rejects", [False, True])
+@pytest.mark.parametrize("runs", [True, False])
 @pytest.mark.parametrize(
     ("elsewhere", "answer"),
     [
@@ -385,22 +387,27 @@ async def test_a_lease_that_is_acquired_while_the_engine_closes_stays_only_with_
     ],
 )
 async def test_a_cancellation_without_the_lease_is_answered_by_the_new_owner(
-    elsewhere: int | None, answer: Any
+    elsewhere: int | None, answer: Any, runs: bool, rejects: bool
 ) -> None:
+    """runs: a run is active. rejects: the executor's `cancel` rejects in the end; this counts no more."""
     store, asks, gate = LateStore(), Asks(), Gate()
     store.open_door = True
 
     async def execute(run: Run) -> AsyncIterator[Event]:
-        yield run.status("working")
-        await asks.gate.wait()
+        yield run.status("working" if runs else "input-required")
+        if runs:
+            await asks.gate.wait()
 
     async def cancel(run: Run) -> AsyncIterator[Event]:
         await gate.wait()
+        if rejects:
+            raise A2AError(Reason.UNSUPPORTED_OPERATION, "not now")
         yield run.status("canceled")
 
     talk = Talk(agent_of(execute, cancel), store=store)
     task = await talk.send("x", configuration=IMMEDIATELY)
-    await asks.gate.reached()
+    if runs:
+        await asks.gate.reached()
     call = asyncio.create_task(talk.cancel(task.id))
     await gate.reached()
     store.writers[-1].lose()
