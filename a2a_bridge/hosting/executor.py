@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from a2a_bridge.core import messages
 from a2a_bridge.core.call import CallContext
+from a2a_bridge.hosting.conversation_key import ConversationKey
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.pb.google_protobuf import Struct
@@ -147,6 +148,16 @@ class Run:
     def history(self) -> Sequence[hub.Message]:
         """The earlier messages of the task, the oldest first, and the message that began this run."""
         return self.task.history if self.task is not None else (self.message,)
+
+    @property
+    def conversation(self) -> ConversationKey:
+        """The key of the conversation: tenant, authenticated caller and context id. Callers with the same
+        context id have different conversations.
+        """
+        principal = self.context.principal
+        return ConversationKey(
+            self.context.tenant, "" if principal is None else principal.name, self.context_id
+        )
 
     async def find_task(self, task_id: str) -> hub.Task | None:
         """Another task of the same caller, such as one of `message.reference_task_ids`; None if there is none

@@ -1,8 +1,7 @@
-"""Conversations: the turns of one chat, their keys, and how many are remembered.
+"""Conversations: the turns of one chat, and how many are remembered.
 
 Rules:
-1. A caller chooses the context id. Therefore a conversation is keyed by tenant, principal and context id:
-   callers with the same context id share nothing.
+1. The key of a conversation is `run.conversation`.
 2. Two turns of one conversation at once would lose one of them. The second waits for the first, also on
    another replica: `ConversationExecutor` holds the lock of the conversation.
 3. States are those of this process. With replicas, a framework that keeps no state of its own elsewhere needs
@@ -11,39 +10,20 @@ Rules:
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
-from a2a_bridge.hosting.executor import Run
+from a2a_bridge.hosting.conversation_key import ConversationKey
+
+#: ConversationKey is for authors of adapters, who find all of it here
+__all__ = ["MOST", "ConversationKey", "Conversations", "State"]
 
 #: conversations that are remembered, unless an option says otherwise
 MOST = 10_000
 
 State = TypeVar("State")
-
-
-class ConversationKey(NamedTuple):
-    """The owner and the name of a conversation."""
-
-    tenant: str
-    #: the name of the authenticated caller; empty without authentication
-    principal: str
-    context_id: str
-
-    @property
-    def digest(self) -> str:
-        """64 hexadecimal digits, as the name of the conversation in a store of a framework."""
-        return hashlib.sha256(json.dumps(self).encode()).hexdigest()
-
-
-def key_of(run: Run) -> ConversationKey:
-    """The key of the conversation of a run."""
-    principal = run.context.principal
-    return ConversationKey(run.context.tenant, "" if principal is None else principal.name, run.context_id)
 
 
 class Conversations(Generic[State]):

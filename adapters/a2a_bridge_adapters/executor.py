@@ -11,7 +11,7 @@ from typing import Any, Generic
 from a2a_bridge.hosting.executor import AgentExecutor, Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.content import Answer
-from a2a_bridge_adapters.conversations import ConversationKey, Conversations, State, key_of
+from a2a_bridge_adapters.conversations import ConversationKey, Conversations, State
 from a2a_bridge_adapters.questions import NOT_OPEN, OpenCall, UnclearAnswerError, answers, ask, asked_ids
 
 
@@ -63,7 +63,7 @@ class ConversationExecutor(AgentExecutor, ABC, Generic[State]):
         if run.is_new:
             yield run.start()
         yield run.status(hub.TASK_STATE_WORKING)
-        key, answer = key_of(run), Answer(run, self._stream)
+        key, answer = run.conversation, Answer(run, self._stream)
         # One turn at a time: two at once would lose one of them.
         with self.conversations.turn(key):
             async with run.lock(f"conversation {key.digest}"):

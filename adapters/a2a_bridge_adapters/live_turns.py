@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from a2a_bridge.hosting.executor import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.content import Answer
-from a2a_bridge_adapters.conversations import ConversationKey, Conversations, State, key_of
+from a2a_bridge_adapters.conversations import ConversationKey, Conversations, State
 from a2a_bridge_adapters.executor import ConversationExecutor
 from a2a_bridge_adapters.questions import OpenCall, ask
 
@@ -166,7 +166,7 @@ class LiveTurnExecutor(ConversationExecutor[State]):
 
     async def cancel(self, run: Run, /) -> AsyncIterator[Event]:
         """Ends the turn that waits in a task. One that works is ended by `execute`, which is cancelled."""
-        key = key_of(run)
+        key = run.conversation
         if (turn := self._waiting.get(key)) is not None and turn.task_id == run.task_id:
             await self._end(key)
         none: tuple[Event, ...] = ()

@@ -4,7 +4,7 @@ import pytest
 
 from a2a_bridge.ext import CallContext, Principal, hub
 from a2a_bridge.hosting.executor import Run
-from a2a_bridge_adapters.conversations import ConversationKey, Conversations, key_of
+from a2a_bridge_adapters.conversations import ConversationKey, Conversations
 
 ANN, BOB, EVE = (ConversationKey("", name, "c") for name in ("ann", "bob", "eve"))
 
@@ -25,9 +25,9 @@ def test_keys_of_different_owners_and_contexts_differ() -> None:
         run("x,y"),
         run('x", "y'),
     ]
-    assert len({key_of(one).digest for one in runs}) == len(runs)
-    assert key_of(run("t", "p")) == ConversationKey("t", "p", "c")
-    assert len(key_of(run()).digest) == 64
+    assert len({one.conversation.digest for one in runs}) == len(runs)
+    assert run("t", "p").conversation == ConversationKey("t", "p", "c")
+    assert len(run().conversation.digest) == 64
 
 
 def test_the_oldest_states_are_forgotten_but_none_with_a_turn() -> None:
