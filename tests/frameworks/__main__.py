@@ -1,7 +1,7 @@
 """Runs real agents of frameworks: `make frameworks`, ARGS: names. Each has an environment of its own.
 
-Agents are run behind the gateway and recorded anew (test_recorded.py). Adapters and fronts are run with the
-newest release of their framework or client, which writes the tables of their pages.
+Agents are run behind the gateway and recorded anew (test_recorded.py). Adapters, fronts and functions of pages are
+run with the newest release of their framework or client, which writes the tables of their pages.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from tests.architecture.repository import ROOT
 from tests.cli.commands import ANY_PORT, serving
-from tests.frameworks import adapters, fronts
+from tests.frameworks import adapters, fronts, functions
 from tests.frameworks.environments import environment, oldest_of
 from tests.frameworks.programs import (
     ADAPTED,
@@ -22,6 +22,7 @@ from tests.frameworks.programs import (
     EXECUTORS,
     FRAMEWORKS,
     FRONTS,
+    FUNCTIONS,
     HERE,
     RECORDED,
     Framework,
@@ -99,7 +100,7 @@ async def adk_client() -> list[str]:
 
 def main() -> int:
     """0 only if every cell of every framework gives the answer."""
-    known = {one.name for one in (*FRONTS, *FRAMEWORKS, *ADAPTED, *EXECUTORS)}
+    known = {one.name for one in (*FRONTS, *FRAMEWORKS, *ADAPTED, *EXECUTORS, *FUNCTIONS)}
     wanted = set(sys.argv[1:]) or known
     if wanted - known:
         print(
@@ -124,6 +125,13 @@ def main() -> int:
             adapters.write_table(adapted, result)
             for name, fault in result.faults.items():
                 print(f"{adapted.title:20} {name:34} {fault[:400] or 'ok'}", flush=True)
+                wrong += bool(fault)
+    for function in FUNCTIONS:
+        if function.name in wanted:
+            tried = asyncio.run(functions.check(function))
+            functions.write_row(function, tried, FUNCTIONS)
+            for name, fault in tried.faults.items():
+                print(f"{function.title:20} {name:45} {fault[:400] or 'ok'}", flush=True)
                 wrong += bool(fault)
     for framework in FRAMEWORKS:
         if framework.name not in wanted:

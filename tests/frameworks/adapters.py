@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from inspect import signature
@@ -81,31 +81,40 @@ async def _answers(python: Path, adapted: Adapted, version: str) -> dict[str, st
 
 async def _checks(python: Path, adapted: Adapted) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
-        keys = []
-        for name in ("ann", "bob"):
-            made = await output_of(
-                python, "-m", "a2a_bridge", "keys", "create", "--file", f"{folder}/keys.json", "--id", name
-            )
-            keys.append(made.split()[-1])
-        found, target = {}, str(HERE / "adapted" / adapted.target)
-        async with (
-            _serving(python, folder, target, "--api-keys", f"{folder}/keys.json") as url,
-            connect(url, options=DialOptions(parameters={"x-api-key": keys[0]})) as ann,
-            connect(url, options=DialOptions(parameters={"x-api-key": keys[1]})) as bob,
-        ):
-            for name in CHECKS:
-                found[name] = await _fault(adapted, name, Caller(ann), Caller(bob))
-        return found
+        async with callers(python, folder, str(HERE / "adapted" / adapted.target)) as (ann, bob):
+            return {
+                name: await fault(
+                    keep(name, ann, bob, changes_arguments=name not in adapted.refuses), name in adapted.lacks
+                )
+                for name in CHECKS
+            }
 
 
-async def _fault(adapted: Adapted, name: str, ann: Caller, bob: Caller) -> str:
-    """The fault of a check; empty if it passes, or fails as the table says."""
+@asynccontextmanager
+async def callers(python: Path, folder: str, target: str) -> AsyncIterator[tuple[Caller, Caller]]:
+    """Two callers, with API keys, of an agent that is served by the command."""
+    keys = []
+    for name in ("ann", "bob"):
+        made = await output_of(
+            python, "-m", "a2a_bridge", "keys", "create", "--file", f"{folder}/keys.json", "--id", name
+        )
+        keys.append(made.split()[-1])
+    async with (
+        serving(python, folder, target, "--api-keys", f"{folder}/keys.json") as url,
+        connect(url, options=DialOptions(parameters={"x-api-key": keys[0]})) as ann,
+        connect(url, options=DialOptions(parameters={"x-api-key": keys[1]})) as bob,
+    ):
+        yield Caller(ann), Caller(bob)
+
+
+async def fault(check: Awaitable[None], lacking: bool) -> str:
+    """The fault of a check; empty if it passes, or fails as the table says (lacking)."""
     try:
-        await keep(name, ann, bob, changes_arguments=name not in adapted.refuses)
+        await check
     except Exception as error:  # noqa: BLE001  it is the row of a table
         where = extract_tb(error.__traceback__)[-1]
-        return "" if name in adapted.lacks else f"{error!r} at line {where.lineno}: {where.line}"
-    return "it passes, and the table says that it does not" if name in adapted.lacks else ""
+        return "" if lacking else f"{error!r} at line {where.lineno}: {where.line}"
+    return "it passes, and the table says that it does not" if lacking else ""
 
 
 async def _programs(python: Path, adapted: Adapted) -> dict[str, str]:
@@ -122,7 +131,7 @@ async def _programs(python: Path, adapted: Adapted) -> dict[str, str]:
         path.write_text(block.body, "utf-8")
         try:
             said = (await output_of(python, str(path))).strip()
-            async with _serving(python, folder, target[0].split()[-1]) as url, connect(url) as peer:
+            async with serving(python, folder, target[0].split()[-1]) as url, connect(url) as peer:
                 told = (await peer.send("the weather in Oslo?")).text
         except RuntimeError as error:
             return {page.name: str(error)}
@@ -130,7 +139,7 @@ async def _programs(python: Path, adapted: Adapted) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def _serving(python: Path, folder: str, target: str, *flags: str) -> AsyncIterator[str]:
+async def serving(python: Path, folder: str, target: str, *flags: str) -> AsyncIterator[str]:
     """The URL of an agent that is served by the command."""
     places = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
     arguments = ("-m", "a2a_bridge", "serve", target, *places, *flags)

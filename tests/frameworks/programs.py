@@ -167,6 +167,36 @@ EXECUTORS = (
 
 
 @dataclass(frozen=True)
+class Function:
+    """A framework that a function calls: the one of the page docs/how-to/serve-NAME.md."""
+
+    name: str
+    title: str
+    #: its own package; the newest release, and the oldest one that is supported
+    package: str
+    oldest: str
+    #: further packages of the program
+    packages: tuple[str, ...] = ()
+    #: checks that the framework cannot pass
+    lacks: tuple[str, ...] = ()
+
+
+FUNCTIONS = (
+    Function("agno", "Agno", "agno", "2.5.0"),
+    Function(
+        "smolagents",
+        "smolagents",
+        "smolagents",
+        "1.22.0",
+        lacks=("streamed text is chunks", "a cancelled turn and the one after it"),
+    ),
+    Function("llama-index", "LlamaIndex workflows", "llama-index-workflows", "2.0.0"),
+    Function("semantic-kernel", "Semantic Kernel", "semantic-kernel", "1.35.0"),
+    Function("ag2", "AG2", "ag2", "1.0.0"),
+)
+
+
+@dataclass(frozen=True)
 class Front:
     """One front, with the official client of that name, always in its newest release."""
 

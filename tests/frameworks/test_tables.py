@@ -4,10 +4,11 @@ import re
 
 from tests.architecture.repository import pyproject
 from tests.docs.pages import DOCS, blocks
+from tests.frameworks import functions
 from tests.frameworks.adapters import CHECKS, PAGE, SERVED
 from tests.frameworks.fronts import COLUMNS, page
-from tests.frameworks.programs import ADAPTED, EXECUTORS, FRONTS
-from tests.frameworks.tables import BEGIN, written
+from tests.frameworks.programs import ADAPTED, EXECUTORS, FRONTS, FUNCTIONS
+from tests.frameworks.tables import written
 
 
 def test_the_table_has_each_check_and_each_adapter() -> None:
@@ -35,6 +36,27 @@ def test_each_adapter_has_an_extra_an_entry_point_and_a_short_page() -> None:
 def test_the_tables_of_the_fronts() -> None:
     for front in FRONTS:
         assert re.search(
-            rf"\| `{front.name}` \d[\w.]* \|", page(front).read_text("utf-8").partition(BEGIN)[2]
+            rf"written by `make frameworks` -->\n\| `{front.name}` \d[\w.]* \|",
+            page(front).read_text("utf-8"),
         )
         assert written(page(front)) == {row: dict.fromkeys(COLUMNS, "yes") for row in front.rows}
+
+
+def test_each_function_has_a_row_and_a_short_page_with_a_short_function() -> None:
+    table = written(PAGE, functions.PART)
+    assert list(table) == [f"[{one.title}](serve-{one.name}.md)" for one in FUNCTIONS]
+    for one, row in zip(FUNCTIONS, table.values(), strict=True):
+        lacking = dict.fromkeys(one.lacks, "no")
+        assert row == {
+            "newest": row["newest"],
+            "oldest": one.oldest,
+            **dict.fromkeys((*functions.CHECKS, functions.CALLERS), "yes"),
+            **lacking,
+        }
+        text = functions.page(one).read_text("utf-8")
+        assert len(text.splitlines()) <= 60
+        assert SERVED.search(text)
+        assert f"pip install '.[server]' {one.package}\n" in text
+        (block,) = blocks(functions.page(one), "python")
+        (function,) = re.findall(r"^@agent\n.*?(?=^\S(?!sync def)|\Z)", block.body, re.DOTALL | re.MULTILINE)
+        assert len(function.splitlines()) <= 15
