@@ -27,6 +27,7 @@ from tests.docs import (
     states,
 )
 from tests.docs.pages import DOCS, ROOT
+from tests.frameworks import results as frameworks
 from tests.fronts.grid import results
 from tests.fronts.grid.table import GROUPS
 
@@ -95,6 +96,10 @@ def everything() -> Iterator[Made]:
     yield Made(DOCS / "reference" / "metrics.md", metrics.table, "metrics")
     for group in GROUPS:
         yield Made(DOCS / "reference" / "fronts.md", lambda name=group.name: results.table(name), group.name)  # type: ignore[misc]
+    yield Made(DOCS / "reference" / "frameworks.md", frameworks.servers, "servers")
+    yield Made(DOCS / "reference" / "frameworks.md", frameworks.clients, "clients")
+    for page in (ROOT / "README.md", DOCS / "index.md"):
+        yield Made(page, frameworks.short, "frameworks")
     yield Made(DOCS / "reference" / "openai.md", fronts.parameters, "parameters")
     yield Made(DOCS / "reference" / "peers.md", peers.quirks, "quirks")
     yield Made(DOCS / "reference" / "peers.md", peers.addresses, "addresses")

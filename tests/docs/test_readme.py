@@ -22,7 +22,7 @@ PORTS = re.compile(r"(?<=127\.0\.0\.1):(?:8080|50051)\b")
 #: the program that serves until it is stopped
 SERVING = "serving.py"
 ANSWER = "looking… Oslo: 21 °C"
-OUTPUT = {"weather.py": "", "beside.py": f"{ANSWER}\n", "app.py": ""}
+OUTPUT = {"weather.py": "", "app.py": ""}
 
 
 async def started(name: str, folder: Path) -> asyncio.subprocess.Process:

@@ -1,75 +1,40 @@
 """Runs real agents of frameworks: `make frameworks`, ARGS: names. Each has an environment of its own.
 
-Agents are run behind the gateway and recorded anew (test_recorded.py). Adapters, fronts and functions of pages are
-run with the newest release of their framework or client, which writes the tables of their pages.
+Agents are run behind the gateway and recorded anew (test_recorded.py), and compared with direct calls (compared.py). Adapters and fronts are run with the
+newest release of their framework or client, which writes the tables of their pages.
 """
 
 import asyncio
 import json
-import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
-from tests.architecture.repository import ROOT
-from tests.cli.commands import ANY_PORT, serving
-from tests.frameworks import adapters, fronts, functions
+from tests.frameworks import adapters, compared, fronts, functions
 from tests.frameworks.environments import environment, oldest_of
 from tests.frameworks.programs import (
     ADAPTED,
-    ANSWER,
     EXECUTORS,
     FRAMEWORKS,
     FRONTS,
     FUNCTIONS,
     HERE,
     RECORDED,
+    REMOTES,
     Framework,
 )
 from tests.frameworks.recording import recording
+from tests.frameworks.running import running
 from tests.frameworks.talking import through_a_gateway
-from tests.patience import PATIENCE
-
-
-@asynccontextmanager
-async def running(framework: Framework) -> AsyncIterator[str]:
-    """A framework's agent as a process; its origin, once it listens."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = await asyncio.create_subprocess_exec(
-        str(environment(framework.name, framework.packages)),
-        str(HERE / "agents" / framework.program),
-        str(port),
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while not await _listens(port):
-                if process.returncode is not None:
-                    assert process.stderr is not None
-                    raise RuntimeError((await process.stderr.read()).decode()[-2000:])
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.communicate()
-
-
-async def _listens(port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        await asyncio.sleep(0.1)
-        return False
-    writer.close()
-    return True
 
 
 async def record(framework: Framework) -> dict[str, list[str]]:
     """Talks to a framework's agent through the gateway in every cell, and writes the recording down."""
-    async with running(framework) as agent, recording(agent) as recorder:
+    python = environment(framework.name, framework.packages)
+    async with (
+        running(python, HERE / "agents" / framework.program) as agent,
+        recording(agent) as recorder,
+    ):
         found = await through_a_gateway(
             f"{recorder.origin}/{framework.card}", *framework.flags, tasks=framework.tasks
         )
@@ -80,27 +45,23 @@ async def record(framework: Framework) -> dict[str, list[str]]:
     return found
 
 
-async def adk_client() -> list[str]:
-    """An ADK agent that asks ours, and asks for a card without gRPC, because it rejects any other."""
-    [adk] = [one for one in FRAMEWORKS if one.name == "google-adk-2"]
-    python = environment(adk.name, adk.packages)
-    echo = str(ROOT / "examples" / "echo_agent.py")
-    async with serving("serve", echo, *ANY_PORT) as served:
-        process = await asyncio.create_subprocess_exec(
-            str(python),
-            str(HERE / "agents" / "google_adk_client.py"),
-            served.http,
-            ANSWER,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
-    return [] if ANSWER in out.decode() else [err.decode()[-2000:]]
+def told(kind: str, name: str, found: dict[str, Any], *, lacks: bool = False) -> int:
+    """Records and prints what is directly and through this project; how many outcomes through it are not as the
+    table says.
+    """
+    compared.record(kind, name, found)
+    wrong = 0
+    for where, outcome in found.items():
+        for call, fault in outcome.items() if where != "packages" else ():
+            print(f"{kind:8} {name:20} {where:20} {call:8} {fault or 'ok'}", flush=True)
+            wrong += bool(fault) is not lacks and not where.startswith("directly")
+    return wrong
 
 
 def main() -> int:
     """0 only if every cell of every framework gives the answer."""
     known = {one.name for one in (*FRONTS, *FRAMEWORKS, *ADAPTED, *EXECUTORS, *FUNCTIONS)}
+    known |= {one.environment for one in REMOTES}
     wanted = set(sys.argv[1:]) or known
     if wanted - known:
         print(
@@ -141,10 +102,10 @@ def main() -> int:
                 f"{framework.name:20} {cell:16} {'ok' if not found else '; '.join(found)[:400]}", flush=True
             )
             wrong += bool(found)
-    if "google-adk-2" in wanted:
-        found = asyncio.run(adk_client())
-        print(f"{'google-adk-2 client':37} {'ok' if not found else found[0]}", flush=True)
-        wrong += bool(found)
+        wrong += told("servers", framework.name, asyncio.run(compared.server(framework)))
+    for remote in REMOTES:
+        if remote.environment in wanted:
+            wrong += told("clients", remote.name, asyncio.run(compared.client(remote)), lacks=remote.lacks)
     print(f"frameworks: {wrong} wrong")
     return 1 if wrong else 0
 

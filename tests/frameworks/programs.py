@@ -1,7 +1,8 @@
 """The frameworks and clients that are run: packages, versions, programs, as data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded"
@@ -12,7 +13,12 @@ ANSWER = "the answer"
 
 @dataclass(frozen=True)
 class Framework:
+    """The own server of a framework."""
+
     name: str
+    title: str
+    #: its own package, whose version is told
+    package: str
     #: the packages for pip; those that determine the bytes on the wire are pinned
     packages: tuple[str, ...]
     #: its program below agents/, which takes a port
@@ -30,18 +36,24 @@ class Framework:
 FRAMEWORKS = (
     Framework(
         "pydantic-ai-2",
-        ("pydantic-ai-slim==2.68.0", "fasta2a==2.1.1", "uvicorn"),
+        "Pydantic AI (fasta2a)",
+        "fasta2a",
+        ("pydantic-ai-slim==2.68.0", "fasta2a==2.1.1", "httpx", "uvicorn"),
         "pydantic_ai_2.py",
         note="timestamps have no zone; its card says http://localhost:8000 unless told otherwise",
     ),
     Framework(
         "pydantic-ai-0",
+        "Pydantic AI (fasta2a)",
+        "fasta2a",
         ("pydantic-ai-slim==0.8.1", "fasta2a==0.6.0", "uvicorn", "opentelemetry-api<1.36"),
         "pydantic_ai_0.py",
         note="wants acceptedOutputModes in every configuration; answers before the task has run",
     ),
-    Framework("google-adk-2", ("google-adk[a2a]==2.13.0",), "google_adk.py"),
+    Framework("google-adk-2", "Google ADK", "google-adk", ("google-adk[a2a]==2.13.0",), "google_adk.py"),
     Framework(
+        "langgraph-api",
+        "LangGraph Server",
         "langgraph-api",
         ("langgraph-cli[inmem]==0.4.40", "langgraph-api==0.16.7"),
         "langgraph_api.py",
@@ -50,6 +62,8 @@ FRAMEWORKS = (
     ),
     Framework(
         "agent-framework-1",
+        "Agent Framework",
+        "agent-framework-core",
         (
             "agent-framework-core==1.23.0",
             "agent-framework-a2a==1.0.0b261022",
@@ -61,18 +75,99 @@ FRAMEWORKS = (
     ),
     Framework(
         "a2akit",
+        "a2akit",
+        "a2akit",
         ("a2akit==0.0.32",),
         "a2akit_0.py",
         note="does not wait unless `blocking` is written out; does not stream",
     ),
-    Framework("strands-1", ("strands-agents[a2a]==1.62.0",), "strands_1.py"),
+    Framework("strands-1", "Strands", "strands-agents", ("strands-agents[a2a]==1.62.0",), "strands_1.py"),
     Framework(
         "agno-3",
+        "Agno",
+        "agno",
         ("agno==3.1.10", "a2a-sdk[http-server]==0.3.26", "fastapi", "uvicorn", "python-multipart"),
         "agno_3.py",
         card="a2a/agents/answering/.well-known/agent-card.json",
         tasks=False,
         note="its card names the address of streams, which takes nothing else; its answer is a message",
+    ),
+    Framework(
+        "ag2-1", "AG2", "ag2", ("ag2[a2a]==1.2.1", "a2a-sdk[http-server]==1.3.0", "uvicorn"), "ag2_1.py"
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Remote:
+    """The own client of a framework."""
+
+    name: str
+    title: str
+    #: its own package, whose version is told
+    package: str
+    #: the packages for pip
+    packages: tuple[str, ...]
+    #: its program below clients/, which takes the URL of an agent and prints the answer
+    program: str
+    #: further arguments of the program
+    arguments: tuple[str, ...] = ()
+    #: flags that `a2a-bridge serve` and `gateway` need for it
+    flags: tuple[str, ...] = ()
+    #: its environment
+    environment: str = ""
+    #: why it does not work, or what it needs, for readers
+    note: str = ""
+    #: whether it cannot work through this project
+    lacks: bool = False
+
+
+def _remote(of: str, program: str, *arguments: str, title: str = "", **others: Any) -> Remote:
+    """The client of a framework of FRAMEWORKS, in the environment of its server."""
+    [one] = [each for each in FRAMEWORKS if each.name == of]
+    name = "-".join((of, *arguments))
+    made = Remote(name, title or one.title, one.package, one.packages, program, arguments, environment=of)
+    return replace(made, **others)
+
+
+REMOTES = (
+    _remote("strands-1", "strands_agents.py"),
+    _remote(
+        "agno-3",
+        "agno_agent.py",
+        note="it takes the first task of a stream for the end, and reads no artifacts of a task",
+        lacks=True,
+    ),
+    _remote("ag2-1", "ag2_agent.py"),
+    _remote("ag2-1", "ag2_agent.py", "rest", title="AG2 over HTTP+JSON"),
+    _remote(
+        "google-adk-2",
+        "google_adk.py",
+        flags=("--advertise", "JSONRPC,HTTP+JSON"),
+        note="it rejects a card with an address that is no URL, such as one of gRPC: `--advertise JSONRPC,HTTP+JSON`",
+    ),
+    _remote("agent-framework-1", "ms_agent_framework.py"),
+    _remote(
+        "pydantic-ai-2",
+        "fasta2a_client.py",
+        note="it sends the methods of 0.3, and reads results of 1.0",
+        lacks=True,
+    ),
+    Remote(
+        "crewai-1",
+        "CrewAI",
+        "crewai",
+        ("crewai[a2a]==1.15.30",),
+        "crewai_agent.py",
+        environment="crewai-1",
+    ),
+    Remote(
+        "beeai-0",
+        "BeeAI",
+        "beeai-framework",
+        ("beeai-framework[a2a]==0.1.85",),
+        "beeai_agent.py",
+        environment="beeai-0",
     ),
 )
 
