@@ -156,6 +156,11 @@ async def test_the_tests_have_all_transitions() -> None:
     assert {*MOVES, (Idle, Writing)} == allowed
 
 
+@pytest.fixture(autouse=True)
+def only_the_test_ends_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "_PAUSES", tuple(1000 * pause for pause in groups._PAUSES))
+
+
 @pytest.fixture
 async def settled() -> AsyncIterator[list[Bench]]:
     """Writers that are written to the end: nobody waits then, and no timer is left."""
@@ -189,7 +194,9 @@ async def test_the_writer_goes_from_state_to_state(before: type, after: type, se
 
 @pytest.mark.parametrize("before", TRANSITIONS, ids=lambda state: state.__name__)
 async def test_other_transitions_of_the_writer_are_defects(before: type, settled: list[Bench]) -> None:
-    states = [(await Bench.of(state)).writer.now for state in TRANSITIONS]
+    others = [await Bench.of(state) for state in TRANSITIONS]
+    settled += others
+    states = [one.writer.now for one in others]
     bench = await Bench.of(before)
     settled.append(bench)
     for after in states:
@@ -232,7 +239,7 @@ async def test_a_group_is_written_until_it_succeeds_and_meanwhile_there_is_no_ne
     settled.append(bench)
     loop, writer = asyncio.get_running_loop(), bench.writer
     assert writer.rejection() is None
-    bench.change()  # for the next group
+    bench.change_and_wait()  # for the next group
     for pause in (*groups._PAUSES, groups._PAUSES[-1]):
         began = loop.time()
         await bench.fail()
@@ -242,12 +249,12 @@ async def test_a_group_is_written_until_it_succeeds_and_meanwhile_there_is_no_ne
         assert writer.rejection() is not None
         await bench.run_timer()
         assert writer.rejection() is not None
-    bench.change_and_wait()
+    bench.change()
     await bench.done()
     assert bench.driver.groups[:-1] == bench.driver.groups[:1] * 8
     assert writer.rejection() is None
     assert bench.results == [None]
-    assert [len(group) for group in bench.driver.groups][-1] == 2  # the caller did wait for the next group
+    assert [len(group) for group in bench.driver.groups][-1] == 2  # the caller waited for the next group
     assert len([line for line in caplog.messages if "cannot be written" in line]) == 1
     assert caplog.messages[-1] == "the store works again"
 
@@ -258,6 +265,7 @@ async def test_a_driver_that_does_not_answer_counts_as_an_outage_after_some_look
     bench = await Bench.of(Writing)
     settled.append(bench)
     seen = []
+    cast("Writing", bench.writer.now).looks = 0  # also where this process stood still
     for _ in range(groups._SLOW):
         watch = bench.writer._watch
         assert watch is not None
@@ -287,6 +295,8 @@ async def test_a_writer_that_is_closed_writes_no_further_group(state: type, sett
         assert [type(one) for one in bench.results] == ([A2AError] if state is not Gathering else [])
     for timer in bench.timers:
         assert timer.cancelled()
+    bench.writer._send_again()  # as a timer that could not be cancelled in time
+    assert len(bench.driver.groups) == before + (state is Due)
     watch = bench.writer._watch
     assert watch is None or watch.cancelled()
     bench.writer._dirty.clear()

@@ -140,7 +140,10 @@ async def test_a_head_has_no_more_time_than_a_connection_without_it(
     bench.lose()
 
 
-async def test_bytes_ahead_have_their_turn_after_the_answer(own_host: HttpHost) -> None:
+async def test_bytes_ahead_have_their_turn_after_the_answer(
+    own_host: HttpHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "KEEP_CONNECTION", TIMEOUT / 2)
     bench = Bench.of(own_host, AHEAD)
     one = bench.connection
     bench.take(WHOLE)
@@ -152,6 +155,9 @@ async def test_bytes_ahead_have_their_turn_after_the_answer(own_host: HttpHost) 
     bench.answer()
     await asyncio.sleep(0)
     assert (one.input, one._ahead) == (HEAD, b"")
+    assert (
+        one.deadline <= asyncio.get_running_loop().time() + TIMEOUT / 2
+    )  # as a connection without these bytes
     bench.lose()
 
 
@@ -160,7 +166,9 @@ async def test_a_request_of_a_connection_that_is_closed_is_answered_to_nobody(
     own_host: HttpHost, state: Input
 ) -> None:
     bench = Bench.of(own_host, state)
+    bench.take(CONTENT + WHOLE)
     bench.connection.close()
+    assert bench.connection._ahead == b""
     bench.answer()
     assert (bench.connection.input, bench.connection.is_idle) == (IGNORED, True)
     bench.lose()
