@@ -27,6 +27,7 @@ SUITES = (
     "hosting",
     "runtime",
     "codec/test_text.py",
+    "codec/test_second_opinion.py",
     "transports/test_sse.py",
     "transports/test_grpc_server.py",
 )

@@ -49,7 +49,7 @@ stream-unsupported: Streams are UnsupportedOperationError where the card declare
   equivalence/test_rejections.py::test_streams_that_are_not_supported
 # 3.1.3
 get-task: GetTask returns the current task.
-  hosting/test_streams.py::test_a_live_task_is_shown_as_it_is_now
+  hosting/test_reading_tasks.py::test_a_live_task_is_shown_as_it_is_now
 get-foreign: A task of another principal is TaskNotFoundError, not different from no task.
   equivalence/test_foreign_tasks.py::test_no_answer_tells_them_apart
 # 3.1.4
@@ -60,11 +60,11 @@ list-pages: Pages have every task once.
 list-filters: Filters by context, state and time.
   a2a_bridge/testing/store_reading.py::test_filters
 list-artifacts: Artifacts only with includeArtifacts.
-  hosting/test_streams.py::test_artifacts_are_listed_when_asked_for
+  hosting/test_reading_tasks.py::test_artifacts_are_listed_when_asked_for
 list-page-size: A page size outside 1 to 100 is InvalidParams.
-  hosting/test_streams.py::test_page_sizes_are_bounded
+  hosting/test_reading_tasks.py::test_page_sizes_are_bounded
 list-token: A page token that the agent did not give is InvalidParams.
-  hosting/test_streams.py::test_a_token_that_was_not_given_is_rejected
+  hosting/test_reading_tasks.py::test_a_token_that_was_not_given_is_rejected
 # 3.1.5
 cancel: CancelTask stops the run and returns the canceled task.
   hosting/test_cancel.py::test_a_running_task_is_stopped_and_canceled
@@ -111,9 +111,9 @@ push-in-message: A configuration in a message holds for its task.
   hosting/test_push_configs.py::test_a_config_may_come_with_the_message
 # 3.2.4
 history-newest: historyLength limits the history to the newest messages.
-  hosting/test_streams.py::test_the_newest_of_the_history_is_shown
+  hosting/test_reading_tasks.py::test_the_newest_of_the_history_is_shown
 history-negative: A negative historyLength is InvalidParams.
-  hosting/test_streams.py::test_a_negative_history_length_is_rejected
+  hosting/test_reading_tasks.py::test_a_negative_history_length_is_rejected
 history-stream: It holds for tasks in streams too.
   hosting/test_streams.py::test_history_length_holds_for_the_task_in_a_stream
 # 3.2.6
@@ -166,7 +166,7 @@ card-interfaces: The card lists the served interfaces, the preferred one first.
   cards/test_build.py::test_exactly_the_mounted_ones_in_their_order
 card-valid: The card of a version has no member of another.
   cards/test_build.py::test_a_card_of_1_0_has_no_member_of_another_version
-  cards/test_read.py::test_the_sdk_of_1_0_reads_the_content_of_1_0
+  cards/test_read_by_versions.py::test_the_sdk_of_1_0_reads_the_content_of_1_0
 # 4.6
 extension-required: A required extension that is not declared: ExtensionSupportRequiredError.
   equivalence/test_rejections.py::test_an_extension_that_is_required
@@ -179,7 +179,7 @@ identity-through-gateways: Requests, answers and events mean the same behind two
   gateway/test_identity_combinations.py::test_callers_get_the_content_of_agents
 # 5.5
 json-names: ProtoJSON: names in camelCase, enums as names, as protobuf's own library reads them.
-  codec/test_text.py::test_kept_documents_decode_and_encode_as_json_format_does
+  codec/test_second_opinion.py::test_kept_documents_decode_and_encode_as_json_format_does
 json-unknown: Unknown members are ignored.
   equivalence/test_rejections.py::test_unknown_members_are_ignored
 json-required: Required members that are absent are named.
@@ -192,7 +192,7 @@ card-well-known: The card is at its well-known path.
   cards/test_build.py::test_where_the_card_is_published
 # 8.3
 interface-selection: Clients take the first interface that they can speak.
-  cards/test_resolve.py::test_the_agents_order_is_kept_and_unknown_interfaces_are_skipped
+  cards/test_select.py::test_the_agents_order_is_kept_and_unknown_interfaces_are_skipped
 # 8.4
 card-signature: Signatures of cards are verified and made.
   signing/test_served.py::test_a_gateway_verifies_and_signs_anew
@@ -240,7 +240,7 @@ v03-final: A stream of 0.3 ends with an event that says final.
   middleware/test_stream_compat.py::test_a_stream_without_a_final_event_gets_one
 # 5.5 0.3.0
 v03-card: The card of 0.3, as its SDK reads it.
-  cards/test_read.py::test_the_sdks_of_0_3_and_0_2_read_the_card
+  cards/test_read_by_versions.py::test_the_sdks_of_0_3_and_0_2_read_the_card
 # 7 0.2.5
 v025: Agents and clients of 0.2.5, through a gateway to every other version.
   matrix/test_matrix.py::test_a_gateway_changes_nothing

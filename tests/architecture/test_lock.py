@@ -2,10 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from packaging.markers import default_environment
@@ -13,9 +9,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-import a2a_bridge
 from a2a_bridge.testing.each import each
-from tests.architecture.repository import ROOT, pyproject, run
+from tests.architecture.repository import ROOT, pyproject
 from tests.interpreters import SUPPORTED
 
 PYTHONS = tuple(f"3.{minor}" for minor in SUPPORTED)
@@ -111,65 +106,3 @@ def test_classifiers_and_workflows_name_the_pythons_of_the_tests() -> None:
     assert named == [f"{prefix}{minor}" for minor in SUPPORTED]
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
     assert f"python: {json.dumps(PYTHONS)}" in workflow
-
-
-# --- The distribution `a2a-bridge` of PyPI, which has an import package of the same name ---
-@pytest.mark.parametrize(
-    ("other", "rejected"),
-    [("a2a_bridge-0.2.0.dist-info", True), ("a2a_transport_bridge-0.1.0.dist-info", False)],
-)
-def test_two_distributions_with_this_package_are_rejected_with_the_remedy(
-    tmp_path: Path, other: str, rejected: bool
-) -> None:
-    (tmp_path / "a2a_bridge").mkdir()
-    shutil.copy(a2a_bridge.__file__, tmp_path / "a2a_bridge")
-    (tmp_path / other).mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", "import a2a_bridge"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode != 0) is rejected
-    assert ("pip uninstall -y a2a-bridge" in done.stderr) is rejected
-
-
-# `make help` names every target that the documentation promises; it does not run them.
-
-
-PROMISED = [
-    "test-tools",
-    "test-quick",
-    "demo",
-    "test",
-    "check",
-    "bench",
-    "generate",
-    "checkgenerate",
-    "format",
-    "lint",
-    "types",
-    "layers",
-    "docs",
-    "release",
-    "clean",
-    "compat",
-    "interpreters",
-    "install",
-    "lock",
-    "crash",
-    "matrix",
-    "frameworks",
-    "sdks",
-    "peers",
-    "crash",
-    "soak",
-]
-
-
-def test_help_names_every_promised_target() -> None:
-    listed = {line.split()[0] for line in run("make", "help").stdout.splitlines() if line.strip()}
-    assert set(PROMISED) <= listed
-
-
-def test_ci_runs_make_check_and_then_the_other_interpreters() -> None:
-    script = (ROOT / ".ci" / "run").read_text("utf-8")
-    commands = [line for line in script.splitlines() if line and not line.startswith(("#", "set ", "cd "))]
-    assert commands == ["export CI=true", "make browser", "make check", "make interpreters"]

@@ -16,19 +16,15 @@ from a2a_bridge.core import operations as ops
 from a2a_bridge.core.agent_api import Client, service_of
 from a2a_bridge.core.call import Call, CallContext
 from a2a_bridge.core.errors import A2AError, Reason
-from a2a_bridge.gateway.stream_sharing import StreamSharing
 from a2a_bridge.gateway.webhooks import PATH, Relay
 from a2a_bridge.hosting import Engine
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.push import PushOptions, Webhook, push_service
 from a2a_bridge.push.secrets import MASK, redact
 from a2a_bridge.stores import MemoryStore
-from a2a_bridge.testing.probe import Probe
 from tests.agents import ScriptedAgent
-from tests.gateway.sharing_scene import QUICK, context, read, sending
 from tests.patience import PATIENCE
 from tests.push.delivery_scene import Receiver, receiving
-from tests.resume.scripted import Log, became, begun, chunk
 
 COMPLETED = "TASK_STATE_COMPLETED"
 
@@ -466,34 +462,3 @@ async def test_an_agent_cannot_show_one_callers_config_to_another() -> None:
         shown = await service.unary(Call(ops.GET_PUSH_CONFIG, asked, as_bob))
         assert "theirs" not in str(shown)
         assert "secret" not in str(shown)
-
-
-# --- The replay logs of a gateway count in its memory account ---
-async def answered(call: Call[Any, Any]) -> hub.SendMessageResponse:
-    return hub.SendMessageResponse()
-
-
-async def test_buffers_count_and_are_evicted_before_messages_are_rejected() -> None:
-    memory = MemoryAccount(200_000)
-    events = [begun(), *(chunk("x" * 10_000) for _ in range(8)), became(hub.TASK_STATE_COMPLETED)]
-    probe = Probe()
-    probe.on_stream = lambda call: Log(*events, numbered=False).stream(call)
-    probe.on_unary = answered
-    sharing = StreamSharing(probe, QUICK, memory=memory)
-    for owner in "abc":
-        assert len(await read(sharing, sending(context(owner=owner)))) == len(events)
-        assert 0 < memory.used == sharing.streams.held <= memory.limit
-    assert len(sharing.streams) == 2  # the first one was evicted
-    memory.add(190_000)
-    assert sharing.streams.held == 0
-    for rejected in (
-        sharing.unary(Call(ops.SEND_MESSAGE, sending().request, context())),
-        read(sharing, sending()),
-    ):
-        with pytest.raises(A2AError) as caught:
-            await rejected
-        assert caught.value.reason is Reason.RESOURCE_EXHAUSTED
-    memory.add(-190_000)
-    await sharing.unary(Call(ops.SEND_MESSAGE, sending().request, context()))
-    await sharing.streams.aclose()
-    assert memory.used == 0

@@ -14,6 +14,7 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore
 from a2a_bridge.stores.ports import Scope, Store
 from tests.agents import EchoAgent, ScriptedAgent, SlowAgent
+from tests.hosting.hand_clock import HandClock
 from tests.hosting.late import LateStore
 from tests.hosting.scene import (
     ALICE,
@@ -27,7 +28,6 @@ from tests.hosting.scene import (
     SUBMITTED,
     WORKING,
     Gate,
-    HandClock,
     agent_of,
     request,
     shape,

@@ -21,6 +21,7 @@ from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores import MemoryStore
 from a2a_bridge.stores.ports import Scope
+from tests.hosting.hand_clock import HandClock
 from tests.hosting.late import LateStore
 from tests.hosting.scene import (
     AUTH,
@@ -31,7 +32,6 @@ from tests.hosting.scene import (
     INPUT,
     SUBMITTED,
     WORKING,
-    HandClock,
     agent_of,
     request,
 )

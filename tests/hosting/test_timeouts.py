@@ -9,6 +9,7 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.agents import ScriptedAgent, SlowAgent
+from tests.hosting.hand_clock import HandClock
 from tests.hosting.scene import (
     CANCELED,
     COMPLETED,
@@ -18,7 +19,6 @@ from tests.hosting.scene import (
     PATIENCE,
     WORKING,
     Gate,
-    HandClock,
     Talk,
     agent_of,
     shape,

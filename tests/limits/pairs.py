@@ -110,7 +110,7 @@ def _is_seen(copy: Path, pair: Found, number: int, test: str) -> bool:
 SHOWN = {
     "a2a_bridge/bindings/memory.py": {
         "len(self._entries) > self._most": "tests/gateway/test_contexts.py::test_so_many_are_remembered_and_none_that_is_over",
-        "self.size > self._most_bytes and len(self._entries) > 1": "tests/gateway/test_contexts.py::test_a_table_has_limits_of_its_own",
+        "self.size > self._most_bytes and len(self._entries) > 1": "tests/gateway/test_task_memory.py::test_a_table_has_limits_of_its_own",
     },
     "a2a_bridge/bindings/offload.py": {
         "bound <= ALLOWANCE": "# only slower: the values are counted in a worker, too",
@@ -155,8 +155,8 @@ SHOWN = {
         "most <= EXACT_INTEGER": "tests/dialects/test_side_channel.py::test_integers_of_a_list_are_rounded_as_they_are_alone",
     },
     "a2a_bridge/middleware/validate.py": {
-        "len(request.tenant) > LONGEST_TENANT": "tests/limits/test_depth.py::test_names_that_it_keeps",
-        "is_sent and len(request.message.context_id) > LONGEST_CONTEXT": "tests/limits/test_depth.py::test_names_that_it_keeps",
+        "len(request.tenant) > LONGEST_TENANT": "tests/limits/test_gateway_limits.py::test_names_that_it_keeps",
+        "is_sent and len(request.message.context_id) > LONGEST_CONTEXT": "tests/limits/test_gateway_limits.py::test_names_that_it_keeps",
     },
     "a2a_bridge/push/delivery_worker.py": {
         "attempts >= self._options.attempts": "tests/push/test_delivery_worker.py::test_attempts_come_to_an_end",
@@ -199,8 +199,8 @@ SHOWN = {
         "len(parts) > 1 and monotonic() - self._begun > BATCH_TIME": "tests/transports/test_http_streams.py::test_a_producer_that_only_computes_is_not_held_back",
     },
     "transports/a2a_bridge_transports/_http/response_parser.py": {
-        "self._head > MOST_HEAD": "tests/transports/test_http_exchanges.py",
-        "len(self._lines) >= MOST_LINES": "tests/transports/test_http_exchanges.py",
+        "self._head > MOST_HEAD": "tests/transports/test_http_sizes.py",
+        "len(self._lines) >= MOST_LINES": "tests/transports/test_http_sizes.py",
     },
 }
 

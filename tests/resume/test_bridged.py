@@ -12,7 +12,8 @@ from a2a_bridge.dialects import V1_0, Dialect, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.sharing_scene import folded, gaps
 from tests.patience import PATIENCE
-from tests.resume.bridged import Bridge, Caller, bridged, resumed, sending
+from tests.resume.bridged import Bridge, bridged, sending
+from tests.resume.callers import Caller, resumed
 from tests.resume.scene import BINDINGS, Seen, numbered, read_until_cut, subscribing
 from tests.resume.scripted import TASK, Anew, Log, whole
 

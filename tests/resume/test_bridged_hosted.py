@@ -12,7 +12,8 @@ from a2a_bridge.dialects import V1_0
 from a2a_bridge.stores import MemoryStore, open_store
 from tests.agents import ScriptedAgent
 from tests.patience import PATIENCE
-from tests.resume.bridged import Caller, reached, resumed
+from tests.resume.bridged import reached
+from tests.resume.callers import Caller, resumed
 from tests.resume.cutting import Cutter
 from tests.resume.hosted import EVENTS, Scene, answered_question, log_of, sending, served
 from tests.resume.scene import BINDINGS, dialling, read, read_until_cut, subscribing

@@ -18,7 +18,8 @@ from a2a_bridge.dialects import V1_0, by_version
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.patience import PATIENCE
 from tests.peers.processes import Agent
-from tests.resume.bridged import Caller, found, reached, resumed, sending
+from tests.resume.bridged import reached, sending
+from tests.resume.callers import Caller, found, resumed
 from tests.resume.cutting import Cutter, cutting
 from tests.resume.scene import BINDINGS, Seen, read_until_cut
 

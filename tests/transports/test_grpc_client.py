@@ -23,7 +23,8 @@ from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.testing.each import each
 from a2a_bridge_transports.grpc import BINDING
 from a2a_bridge_transports.grpc.channel import credentials_of
-from tests.transports.grpc_scene import PATIENCE, SERVICE, dialling, relaying
+from tests.transports.breaking_relay import relaying
+from tests.transports.grpc_scene import PATIENCE, SERVICE, dialling
 
 REQUEST = hub.GetTaskRequest(id="t")
 SUBSCRIBE = hub.SubscribeToTaskRequest(id="t")
