@@ -39,6 +39,8 @@ class Board:
         self.door = asyncio.Event()
         self.door.set()
         self.waiting = 0
+        #: subscriptions fail
+        self.refuses = False
         #: all streams: one that its reader forgets would be closed by the garbage collector
         self._streams: list[AsyncGenerator[Event, None]] = []
         self._changed = asyncio.Event()
@@ -109,6 +111,8 @@ class Board:
                 self.tasks[task_id] = [hub.StreamResponse(task=task)]
         else:
             await self._pass()
+            if self.refuses:
+                raise A2AError(Reason.INTERNAL_ERROR)
             task_id, after = call.request.id, resume_id(call.context)
             assert not after or (self.ids is not OURS and after.isdigit()), (
                 "it is not asked for ids of others"
@@ -142,6 +146,8 @@ class Board:
                     self.broken += 1
                     raise broken()
         finally:
+            for _ in range(3):  # a stream is not closed at once
+                await asyncio.sleep(0)
             self.open[task_id] -= 1
 
 
