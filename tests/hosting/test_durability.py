@@ -8,6 +8,7 @@ import pytest
 
 from a2a_bridge.core.errors import Reason
 from a2a_bridge.hosting import Event, Run
+from a2a_bridge.hosting.task_run import TaskRun
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge.stores.ports import Scope
 from a2a_bridge.testing.store_scene import Author
@@ -265,6 +266,42 @@ async def test_callers_that_wait_for_a_failing_store_get_an_error(store: LateSto
     store.error = None
     store.commit()
     assert (await talk.get(task.id)).status.state == COMPLETED
+    await talk.close()
+
+
+async def ended(run: TaskRun) -> None:
+    """Waits until no executor works on the task."""
+    async with asyncio.timeout(PATIENCE):
+        while run.producer is not None:  # noqa: ASYNC110  there is no notification
+            await asyncio.sleep(0)
+
+
+async def test_a_run_that_waited_for_its_store_and_went_on_waits_again(store: LateStore) -> None:
+    gate = Gate()
+
+    async def execute(run: Run) -> AsyncIterator[Event]:
+        if run.text == "more":
+            await gate.wait()
+        yield run.status("input-required")
+
+    talk = Talk(agent_of(execute), store=store)
+    first = asyncio.create_task(talk.send("x"))
+    await store.given()
+    [run] = talk.engine.runs
+    await ended(run)
+    second = asyncio.create_task(talk.send("more", task_id=run.task_id))
+    async with asyncio.timeout(PATIENCE):
+        while len(run.live.task.history) < 2:  # type: ignore[union-attr]  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    store.commit()
+    await first
+    await gate.reached()
+    gate.open()
+    await ended(run)
+    assert (run.lease.pending, talk.engine.live) == (True, 1)
+    store.commit()
+    assert (await second).status.state == INPUT
+    await talk.rest()
     await talk.close()
 
 

@@ -232,11 +232,14 @@ async def test_messages_that_come_at_once_find_no_more_room_than_others(text: st
     assert len((await talk.get(task.id)).history) == 1 + len(taken)
 
 
-async def test_messages_that_come_at_once_do_not_overfill_a_history(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("limit", "retry_after"), [({"history": 3}, None), ({"queue": 1}, 1.0)])
+async def test_messages_that_come_at_once_do_not_overfill_a_history_or_a_queue(
+    limit: dict[str, int], retry_after: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def execute(run: Run) -> AsyncIterator[Event]:
         yield run.status("input-required")
 
-    talk = Talk(agent_of(execute, push_notifications=True), history=3)
+    talk = Talk(agent_of(execute, push_notifications=True), **limit)
     task = await talk.send("x")
     gate = Gate()
     put = talk.store.push_configs.put
@@ -256,10 +259,13 @@ async def test_messages_that_come_at_once_do_not_overfill_a_history(monkeypatch:
     results = await asyncio.gather(*sending, return_exceptions=True)
     assert len([one for one in results if isinstance(one, hub.Task)]) == 2
     rejections = [one for one in results if isinstance(one, A2AError)]
-    assert [(one.reason, one.retry_after) for one in rejections] == [(Reason.RESOURCE_EXHAUSTED, None)] * 3
+    assert [(one.reason, one.retry_after) for one in rejections] == [
+        (Reason.RESOURCE_EXHAUSTED, retry_after)
+    ] * 3
     assert len((await talk.get(task.id)).history) == 3
-    with rejected(Reason.RESOURCE_EXHAUSTED):
-        await talk.send("more", task_id=task.id, message_id="m9")
+    if "history" in limit:
+        with rejected(Reason.RESOURCE_EXHAUSTED):
+            await talk.send("more", task_id=task.id, message_id="m9")
 
 
 async def test_a_message_that_came_to_nothing_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
