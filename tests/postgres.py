@@ -98,8 +98,8 @@ def _folder(owner: int, name: str) -> Path:
     return Path(tempfile.gettempdir()) / f"{_FOLDER}{owner}-{name}"
 
 
-@contextmanager
-def _running(folder: Path) -> Iterator[Postgres]:
+def need_postgres() -> Any:
+    """The package with the server. Skips the test on machines where there is none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about folders that it expects in the environment
         pgserver = pytest.importorskip(
@@ -107,7 +107,12 @@ def _running(folder: Path) -> Iterator[Postgres]:
         )
     if os.geteuid() == 0 and shutil.which("useradd") is None:
         pytest.skip("no PostgreSQL: it does not run as root, and there is no useradd to make a user for it")
+    return pgserver
 
+
+@contextmanager
+def _running(folder: Path) -> Iterator[Postgres]:
+    pgserver = need_postgres()
     lock = FileLock(Path(tempfile.gettempdir()) / f"{_FOLDER}lock", timeout=_SECONDS)
     with lock:
         _sweep()

@@ -41,7 +41,8 @@ _log = logging.getLogger("a2a_bridge.auth")
 LEEWAY = 60
 #: characters of a token
 _LONGEST = 16 * 1024
-_BASE64URL = re.compile(r"[A-Za-z0-9_-]*")
+#: a token: decoders pass over other characters, or take `/` for `_`
+_SEGMENTS = re.compile(r"[A-Za-z0-9_.-]*")
 #: verified tokens that are remembered
 _REMEMBERED = 4096
 #: media types of tokens that are for other purposes are rejected, such as `dpop+jwt` and `logout+jwt`
@@ -165,7 +166,7 @@ class BearerTokens:
     async def _verify(self, token: str) -> _Verified:
         """A token that is valid on a connection with its certificate. Raises UNAUTHENTICATED, UNAVAILABLE."""
         try:
-            head = _members(token.split(".", maxsplit=1)[0])
+            head = _head(token)
             algorithm, kid = head.get("alg"), head.get("kid")
             if algorithm not in self._algorithms:
                 raise self._rejection(f"its algorithm is {algorithm!r:.40}")
@@ -225,8 +226,9 @@ def _thumbprint(presented: Presented) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(found).digest()).rstrip(b"=").decode()
 
 
-def _members(segment: str) -> dict[str, Any]:
-    """The header in a segment. Raises ValueError."""
-    if not _BASE64URL.fullmatch(segment):  # the decoder passes over other characters
+def _head(token: str) -> dict[str, Any]:
+    """The header of a token. Raises ValueError."""
+    if not _SEGMENTS.fullmatch(token):
         raise ValueError("not base64url")
+    segment = token.partition(".")[0]
     return parse_object(base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4)))

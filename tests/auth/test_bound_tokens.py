@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import random
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -306,6 +307,8 @@ class Mutating:
 
 def _says(token: str) -> tuple[bytes, ...] | None:
     """The bytes of a token; None if they cannot be read. Base64 has several texts for the same bytes."""
+    if not re.fullmatch(r"[A-Za-z0-9_.-]*", token):
+        return None
     try:
         return tuple(_bytes(part) for part in token.split("."))
     except ValueError:

@@ -14,6 +14,7 @@ from benchmarks.scale.dimension import Dimension, exponent
 from benchmarks.scale.rows import ROWS
 from tests.lines import counted_lines
 from tests.patience import PATIENCE
+from tests.postgres import need_postgres
 
 #: by how much an exponent may be above the expected one: a square is 1 above
 NOISE = 0.25
@@ -49,6 +50,8 @@ async def work(dimension: Dimension, size: int) -> int:
 )
 async def test_work_grows_as_expected(row: Dimension) -> None:
     assert row.small is not None
+    if "PostgreSQL" in row.title:
+        need_postgres()
     async with asyncio.timeout(PATIENCE):
         counts = [await work(row, size) for size in row.small]
     assert min(counts) > 0

@@ -4,8 +4,8 @@ import json
 import logging
 import sys
 from collections.abc import AsyncIterator
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -42,9 +42,12 @@ def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agent:
     names: dict[str, Any] = {}
     for path, code in ((installed / "library.py", LIBRARY), (tmp_path / "desk.py", CODE)):
         path.write_text(code)
-        module = ModuleType(path.stem)
+        found = spec_from_file_location(path.stem, path)
+        assert found is not None
+        assert found.loader is not None
+        module = module_from_spec(found)
         monkeypatch.setitem(sys.modules, path.stem, module)
-        exec(compile(code, str(path), "exec"), vars(module))  # noqa: S102  as an import does
+        found.loader.exec_module(module)
         names |= vars(module)
 
     class Executor:

@@ -14,6 +14,7 @@ from a2a_bridge.bindings.memory import in_work
 from a2a_bridge.core.addresses import ListenAddress
 from a2a_bridge.testing.each import each
 from tests.patience import PATIENCE, until
+from tests.shared_library import need_shared_library
 from tests.transports.asgi_mount_contract import (
     KIB,
     App,
@@ -311,6 +312,7 @@ class TestEnvoy(AsgiMountContract):
 
     @asynccontextmanager
     async def listening(self, app: App, options: HostOptions) -> AsyncIterator[Place]:
+        need_shared_library()  # before the application is started
         host = asgi_host(options)
         host.mount_application("/app", app)
         await host.start()
