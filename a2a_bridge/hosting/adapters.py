@@ -92,7 +92,7 @@ KNOWN = (
         "agent_framework",
         instead="give its executor of a2a-sdk, agent_framework_a2a.A2AExecutor(agent, stream=True)",
     ),
-    Framework("CrewAI", "crewai", instead=_FUNCTION),
+    Framework("CrewAI", "crewai", "crewai", "give a Crew, or a Flow"),
 )
 
 

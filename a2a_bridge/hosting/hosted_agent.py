@@ -274,7 +274,7 @@ TAKEN = (
         lambda thing, options: Agent(thing, **options),
     ),
     Taken(
-        "an agent of LangGraph, Pydantic AI, Google ADK, OpenAI Agents, Strands, Claude,"
+        "an agent of LangGraph, Pydantic AI, Google ADK, OpenAI Agents, Strands, Claude, CrewAI,"
         " [your adapter](write-an-adapter.md)",
         "[the adapter makes the agent](serve-frameworks.md)",
         lambda thing: adapters.adapter_of(thing) is not None,

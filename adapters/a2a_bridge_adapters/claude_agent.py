@@ -46,7 +46,7 @@ from a2a_bridge_adapters.questions import ABANDONED, DENIED, Approval, OpenCall
 Block = dict[str, Any]
 
 #: seconds that Claude Code has to end a turn that is cancelled, or whose questions nobody answers
-GRACE = 5.0
+GRACE = 2.0
 #: bytes of a message of Claude Code, unless the options say otherwise: the SDK's own limit stops at one image
 LARGEST = 64 * 1024 * 1024
 

@@ -56,6 +56,7 @@ class FrameworkAdapter:
 
 LANGGRAPH = FrameworkAdapter("langgraph.pregel", module="langgraph", extra="langgraph")
 PYDANTIC_AI = FrameworkAdapter("pydantic_ai.agent", module="pydantic_ai", extra="pydantic-ai")
+CREWAI = FrameworkAdapter("crewai.crew", "crewai.flow.runtime", module="crewai", extra="crewai")
 GOOGLE_ADK = FrameworkAdapter(
     "google.adk.agents.base_agent",
     "google.adk.apps.app",

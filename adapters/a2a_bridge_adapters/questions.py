@@ -201,15 +201,23 @@ def _read(call: OpenCall, value: Any) -> Approval:
         case bool():
             return Approval(value)
         case str():
-            word = value.strip().rstrip(".!").lower()
-            approved = word in _YES
-            return Approval(approved, "" if approved or word in _NO else value.strip())
+            approved = is_yes(value)
+            return Approval(approved, "" if approved or _word(value) in _NO else value.strip())
         case {"approved": bool(approved)}:
             reason, arguments = value.get("reason", ""), value.get("arguments")
             if isinstance(reason, str) and (arguments is None or isinstance(arguments, dict)):
                 return Approval(approved, reason, arguments)
     form = '{"approved": …, "reason": …, "arguments": …}'
     raise UnclearAnswerError(f"The answer for {call.call_id} is true, false, a text, or {form}.")
+
+
+def is_yes(text: str) -> bool:
+    """True for a text that agrees."""
+    return _word(text) in _YES
+
+
+def _word(text: str) -> str:
+    return text.strip().rstrip(".!").lower()
 
 
 def _text(value: Any) -> str:

@@ -11,6 +11,7 @@ FAKES = Path(__file__).parent / "fakes"
 NAMES = (
     "agents",
     "claude_agent_sdk",
+    "crewai",
     "google.adk",
     "google.genai",
     "langchain_core",
@@ -18,6 +19,7 @@ NAMES = (
     "pydantic_ai",
     "strands",
     "a2a_bridge_adapters.claude_agent",
+    "a2a_bridge_adapters.crewai",
     "a2a_bridge_adapters.langgraph",
     "a2a_bridge_adapters.langgraph_messages",
     "a2a_bridge_adapters.langgraph_nodes",

@@ -107,12 +107,28 @@ def strands_of(finals: Sequence[str], *, guarded: bool) -> Any:
     return made
 
 
+def claude_of(finals: Sequence[str], *, guarded: bool) -> Any:
+    from claude_agent_sdk import ClaudeAgentOptions
+
+    hooks = {"MessageDisplay": []} if guarded else None
+    return ClaudeAgentOptions(outputs={STREAMED: "".join(finals)}, hooks=hooks)
+
+
+def crew_of(finals: Sequence[str], *, guarded: bool) -> Any:
+    from crewai.crew import Crew, Task
+
+    task = Task(description=STREAMED, guardrail="passes" if guarded else None)
+    return Crew(tasks=[task], outputs={STREAMED: "".join(finals)})
+
+
 FRAMEWORKS: dict[str, Callable[..., Any]] = {
     "langgraph": graph_of,
     "openai-agents": openai_of,
     "pydantic-ai": pydantic_of,
     "google-adk": adk_of,
     "strands": strands_of,
+    "claude-agent": claude_of,
+    "crewai": crew_of,
 }
 
 

@@ -233,6 +233,19 @@ ADAPTED = (
         "claude_agent.py:served",
         "claude_agents.py",
     ),
+    Adapted(
+        "crewai",
+        "CrewAI",
+        "crewai",
+        "crewai_flow.py:served",
+        "crewai_crews.py",
+        lacks=(
+            "an approval of a tool",
+            "answers by call",
+            "an approval with other arguments",
+            "a file to the agent",
+        ),
+    ),
 )
 
 EXECUTORS = (

@@ -181,11 +181,11 @@ FRAMEWORKS = {
     "google.adk.agents.llm_agent": "google-adk",
     "strands.agent.agent": "strands",
     "claude_agent_sdk.types": "claude-agent",
+    "crewai.crew": "crewai",
 }
 
 WITHOUT = {
     "agent_framework._agents": r"Microsoft Agent Framework, .*A2AExecutor\(",
-    "crewai.crew": r"CrewAI, .*function with @agent",
 }
 
 
@@ -249,6 +249,8 @@ def test_serve_takes_an_object_by_its_name(tmp_path: Path, name: str, error: str
 def test_serve_takes_the_only_object_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "single.py").write_text(f"from {__name__} import Frame\ngraph = Frame('only')\n")
     assert load(parse(str(tmp_path / "single.py"))).card.name == "framed"
-    (tmp_path / "unknown.py").write_text("class Thing: __module__ = 'crewai.crew'\ncrew = Thing()\n")
-    with pytest.raises(BadTargetError, match="CrewAI, which has no adapter here"):
+    (tmp_path / "unknown.py").write_text(
+        "class Thing: __module__ = 'agent_framework._agents'\nthing = Thing()\n"
+    )
+    with pytest.raises(BadTargetError, match="Microsoft Agent Framework, which has no adapter here"):
         load(parse(str(tmp_path / "unknown.py")))

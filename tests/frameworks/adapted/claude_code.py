@@ -76,6 +76,8 @@ class Session:
             elif "image" in kinds:
                 media_type = content[kinds.index("image")]["source"]["media_type"]
                 said = await self.model(_each([f"image {media_type}"]))
+            elif not texts:
+                said = await self.model(_each([f"heard {' and '.join(kinds)}"]))
             else:
                 said = await self.model(replies(texts[-1], self.users))
         except asyncio.CancelledError:

@@ -7,7 +7,9 @@ tests, and print the faults.
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import redirect_stdout
 from typing import Any, NamedTuple
 
 from a2a_bridge import Agent, connect
@@ -72,5 +74,6 @@ async def _faults(shapes: Mapping[str, Shape]) -> dict[str, str]:
 def main(shapes: Mapping[str, Shape]) -> None:
     """Prints the number of shapes, and the faults."""
     logging.disable()
-    faults = asyncio.run(_faults(shapes))
+    with redirect_stdout(sys.stderr):  # frameworks print there, too
+        faults = asyncio.run(_faults(shapes))
     print(json.dumps({"shapes": len(shapes), "faults": faults}, indent=1))
