@@ -1,4 +1,4 @@
-"""Every lock covers its input and names no registry; every `make` shows that it installs."""
+"""Every lock covers its input, has hashes, and names no registry."""
 
 import json
 import re

@@ -199,8 +199,8 @@ SHOWN = {
         "len(parts) > 1 and monotonic() - self._begun > BATCH_TIME": "tests/transports/test_http_streams.py::test_a_producer_that_only_computes_is_not_held_back",
     },
     "transports/a2a_bridge_transports/_http/response_parser.py": {
-        "self._head > MOST_HEAD": "tests/transports/test_http_sizes.py",
-        "len(self._lines) >= MOST_LINES": "tests/transports/test_http_sizes.py",
+        "self._head > MOST_HEAD": "tests/transports/test_http_exchanges.py",
+        "len(self._lines) >= MOST_LINES": "tests/transports/test_http_exchanges.py",
     },
 }
 

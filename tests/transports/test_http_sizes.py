@@ -1,4 +1,4 @@
-"""Sizes."""
+"""How much of a response is read at a time, and how much memory it takes: small chunks, bombs, a slow reader."""
 
 import asyncio
 import gzip

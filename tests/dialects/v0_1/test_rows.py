@@ -1,4 +1,4 @@
-"""The methods of 0.1, their errors, and push notifications."""
+"""The methods of 0.1, invalid params and results, and push notifications."""
 
 from typing import Any
 
