@@ -61,7 +61,8 @@ class LiveTurn:
         self.asked: Sequence[OpenCall] = ()
         self._outputs: asyncio.Queue[Output | None] = asyncio.Queue()
         self._open: dict[str, tuple[OpenCall, asyncio.Future[Any]]] = {}
-        self._abandoned = False
+        #: True once nobody will answer
+        self.abandoned = False
         self._task = asyncio.create_task(work(self))
         self._task.add_done_callback(lambda _: self._outputs.put_nowait(None))
 
@@ -83,7 +84,7 @@ class LiveTurn:
 
     async def ask(self, call: OpenCall) -> Any:
         """For the agent: the answer of the caller, an Approval or JSON. Raises AbandonedError."""
-        if self._abandoned:
+        if self.abandoned:
             raise AbandonedError
         answer = asyncio.get_running_loop().create_future()
         self._open[call.call_id] = (call, answer)
@@ -104,13 +105,14 @@ class LiveTurn:
     def answer(self, given: Mapping[str, Any]) -> None:
         """Gives the answers of the caller to the agent, by the ids of the calls."""
         for call_id, value in given.items():
-            if call_id in self._open:  # else the agent has given it up
-                self._open[call_id][1].set_result(value)
+            _, answer = self._open.get(call_id, (None, None))
+            if answer is not None and not answer.done():  # else the agent has given it up
+                answer.set_result(value)
 
     async def end(self) -> None:
-        """Ends the agent, and waits for its end."""
+        """Ends the agent, and waits for its end. What runs on, such as a thread, can ask no more."""
+        self.abandoned = True
         if calls := self.open_calls:
-            self._abandoned = True
             for call in calls:
                 self._open[call.call_id][1].set_exception(AbandonedError())
             await asyncio.wait([self._task], timeout=self._grace)

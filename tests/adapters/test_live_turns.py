@@ -110,5 +110,30 @@ async def test_a_turn_that_breaks_while_it_waits_is_no_longer_open(asking: Askin
     assert (await ann.say("one", where="c")).state == "input_required"
 
 
+async def test_an_answer_to_a_call_that_was_just_given_up_is_dropped(asking: Asking, ann: Caller) -> None:
+    asked = await ann.say("one+two", where="c")
+    (turn,) = asking._waiting.values()
+    gone = asyncio.create_task(turn.ask(OpenCall("gone", "gone?")))
+    await asyncio.sleep(0)
+    gone.cancel()  # it has no turn of the loop before the answer
+    turn.answer({"gone": "0"})
+    await asyncio.wait([gone])
+    assert gone.cancelled()
+    assert (await ann.say({"one": "1", "two": "2"}, task=asked.task_id)).text == "1 2"
+
+
+async def test_a_turn_that_has_ended_asks_nobody() -> None:
+    async def works(turn: LiveTurn) -> Sequence[Any]:
+        await asyncio.Event().wait()
+        return ()
+
+    turn = LiveTurn("t", works)
+    async with asyncio.timeout(PATIENCE):
+        await turn.end()
+        with pytest.raises(AbandonedError):
+            await turn.ask(OpenCall("late", "late?"))
+    assert turn.open_calls == ()
+
+
 async def test_an_agent_that_is_cancelled_from_within_fails_the_task(ann: Caller) -> None:
     assert (await ann.say("cancelled")).state == "failed"

@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -23,8 +25,12 @@ async def test_a_result_and_an_error_come_back() -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False])
-async def test_a_cancellation_reaches_it(begun: bool) -> None:
+async def test_a_cancellation_reaches_it(
+    begun: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(own_loop, "GRACE", PATIENCE)
     loop, begins, ended = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    is_cancelled = threading.Event()
 
     async def waits() -> None:
         loop.call_soon_threadsafe(begins.set)
@@ -33,15 +39,23 @@ async def test_a_cancellation_reaches_it(begun: bool) -> None:
         finally:
             ended.set()
 
-    turn = asyncio.create_task(in_own_loop(waits))
+    def make() -> Coroutine[Any, Any, None]:
+        if not begun:
+            is_cancelled.wait(PATIENCE)
+        return waits()
+
+    turn = asyncio.create_task(in_own_loop(make))
     if begun:
         await asyncio.wait_for(begins.wait(), PATIENCE)
     else:
         await asyncio.sleep(0)
     turn.cancel()
+    await asyncio.sleep(0)
+    is_cancelled.set()
     await asyncio.wait([turn], timeout=PATIENCE)
     assert turn.cancelled()
-    assert ended.is_set() or not begun
+    assert ended.is_set() is begun
+    assert "still runs" not in caplog.text
 
 
 async def test_code_that_blocks_is_left_to_itself(
