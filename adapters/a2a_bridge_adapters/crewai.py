@@ -1,8 +1,9 @@
 """CrewAI: an executor that runs a Crew or a Flow. Importing it imports CrewAI.
 
 Rules:
-1. Each turn runs a copy of the crew, or a new flow with the state of the conversation. A turn that fails or
-   is cancelled leaves nothing, unless the flow has a persistence.
+1. Each turn runs a copy of the crew, or a new flow with a copy of the state of the conversation. A turn
+   changes the history when it asks and when it is done: one that fails or is cancelled leaves nothing since
+   its last question. With a persistence, the state of a flow is there instead.
 2. A turn has a thread with an event loop of its own: crews and flows block, also in `async` methods.
 3. `human_input` of a task, `ask` and `human_feedback` of a flow are questions, and the turn waits for their
    answers.
@@ -59,7 +60,7 @@ class _History:
 class _Caller:
     """The way from the thread of a turn to its caller.
 
-    keep: keeps the history of the conversation, in the loop. history: as it is now, for a turn that asks.
+    keep: keeps the history of the conversation, in the loop. history: a copy of it as it is now.
     """
 
     turn: LiveTurn
@@ -74,19 +75,28 @@ class _Caller:
     def ask(self, question: str, result: Any = None, **more: Any) -> str:
         """The answer as text. result: what the question is about, before the question in its text.
 
-        It blocks. Raises asyncio.CancelledError, which flows do not catch.
+        It blocks. Raises asyncio.CancelledError, which flows do not catch, if nobody will answer.
         """
         if result is not None:
             told = jsonable(result)
             question = f"{told if isinstance(told, str) else dumps(told).decode()}\n\n{question}"
             more["result"] = told
         call = OpenCall(new_id(), {"question": question, **jsonable(more)})
-        self.loop.call_soon_threadsafe(self.keep, self.history())
+        asking = self._asking(call, self.history())
         try:
-            given = asyncio.run_coroutine_threadsafe(self.turn.ask(call), self.loop).result()
+            given = asyncio.run_coroutine_threadsafe(asking, self.loop).result()
         except (AbandonedError, CancelledError):
             raise asyncio.CancelledError from None
+        except RuntimeError:  # the loop is closed
+            asking.close()
+            raise asyncio.CancelledError from None
         return given if isinstance(given, str) else str(given)
+
+    async def _asking(self, call: OpenCall, now: _History) -> Any:
+        """The answer. A turn that was cancelled, and runs on, keeps no history: a newer one may have."""
+        if not self.turn.abandoned:
+            self.keep(now)
+        return await self.turn.ask(call)
 
 
 #: in the context of a turn
@@ -130,7 +140,7 @@ class CrewAIExecutor(LiveTurnExecutor[_History]):
             found = dict(await awaited(self._inputs(run)))
         else:
             found = inputs_of(run.parts, self._names)
-        if missing := self._names - found.keys() - {HISTORY}:
+        if missing := self._names - found.keys():
             raise invalid_params(
                 "message.parts", f"the agent needs {', '.join(sorted(missing))}: send them as members of data"
             )
@@ -146,7 +156,7 @@ class CrewAIExecutor(LiveTurnExecutor[_History]):
             output = await in_own_loop(lambda: _crew(self._crew, inputs, caller))
             left = _History((*heard.said, f"Agent: {output.raw}"))
         else:
-            inputs = {**history.state, **given}
+            inputs = {**deepcopy(history.state), **given}
             output, left = await in_own_loop(lambda: _flow(self._make, key, inputs, caller))
         self.conversations.keep(key, left)
         return contents_of(output)
@@ -263,7 +273,9 @@ def _again(flow: Any) -> Callable[[], Any]:
     fields = {name: getattr(flow, name) for name in flow.model_fields_set}
 
     def make() -> Any:
-        return type(flow)(**fields)
+        # CrewAI copies the outermost level of the state only. The memory is not copied: it has a database.
+        own = {name: deepcopy(value) for name, value in fields.items() if name == "initial_state"}
+        return type(flow)(**{**fields, **own})
 
     try:
         make()
@@ -282,8 +294,8 @@ def is_guarded(crew: Any) -> bool:
 
 
 def names_of(crew: Any) -> frozenset[str]:
-    """The inputs that the tasks and agents of a crew name."""
-    return frozenset(name for name in crew.fetch_inputs() if name.isidentifier())
+    """The inputs that the tasks and agents of a crew name, and callers may set."""
+    return frozenset(name for name in crew.fetch_inputs() if name.isidentifier() and name != HISTORY)
 
 
 def inputs_of(parts: Sequence[hub.Part], names: frozenset[str]) -> dict[str, Any]:
@@ -307,7 +319,7 @@ def inputs_of(parts: Sequence[hub.Part], names: frozenset[str]) -> dict[str, Any
     text = "".join(texts)
     found = {MESSAGE: text, **found}
     # The only input that a crew has is the message, by any name.
-    if len(missing := names - found.keys() - {HISTORY}) == 1 and text and MESSAGE not in names:
+    if len(missing := names - found.keys()) == 1 and text and MESSAGE not in names:
         found |= dict.fromkeys(missing, text)
     return found
 

@@ -1,5 +1,7 @@
 """The adapter of CrewAI over a stand-in of its interface (fakes/crewai). Real crews and flows: `make frameworks`."""
 
+import asyncio
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +13,7 @@ from a2a_bridge.testing.adapter_contract import callers
 from a2a_bridge.testing.each import each
 from tests.frameworks.adapters import CHECKS, keep
 from tests.frameworks.programs import ADAPTED
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("fakes")
 
@@ -76,6 +79,8 @@ def test_the_card_has_the_agents_of_a_crew() -> None:
         ("{message} on {topic}", ["more", {"topic": "tea"}], "more on tea"),
         ("{message}", [{"a": 1}], '{"a":1}'),
         ("{history}|{message}", ["a"], "|a"),
+        ("{history}|{message}", ["a", {"history": "b"}], '|a{"history":"b"}'),
+        ("{history}|{topic}", [{"topic": "a", "history": "b"}], "|a"),
         ('{message} as {"a": 1}', ["a"], 'a as {"a": 1}'),
     ],
 )
@@ -107,6 +112,73 @@ async def test_a_caller_sets_no_state_of_a_flow_and_the_id_is_that_of_the_conver
     assert len(states) == 2
     for name, state in states.items():
         assert (len(name), state["id"], len(state["users"])) == (64, name, 2)
+
+
+async def test_no_conversation_sees_the_state_of_another() -> None:
+    first: dict[str, Any] = {"users": ["before"]}
+    async with callers(Agent.of(flow(initial_state=first))) as (ann, bob):
+        await ann.say("mine", where="c")
+        assert (await bob.say("recall", where="c")).text == "before,recall"
+    assert first == {"users": ["before"]}
+
+
+@each(
+    ("text", "left"),
+    [("crash", "a,recall"), ("slow", "a,recall"), ("question", "a,question,recall")],
+)
+async def test_a_turn_without_an_end_leaves_nothing_since_its_last_question(text: str, left: str) -> None:
+    async with callers(Agent.of(flow(), stream=True)) as (ann, _):
+        await ann.say("a", where="c")
+        turn = await ann.say(text, where="c", cancel_at="begun")
+        if text == "question":
+            await ann.cancel(turn.task_id)
+        assert (await ann.say("recall", where="c")).text == left
+
+
+async def test_a_method_that_runs_on_after_a_cancellation_asks_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from crewai.flow.runtime import Flow
+
+    from a2a_bridge_adapters import own_loop
+
+    goes_on, ended = threading.Event(), threading.Event()
+    raised: list[BaseException] = []
+
+    class Blocking(Flow):
+        async def _run(self) -> Any:
+            if self.state["message"] == "block":
+                yield SimpleNamespace(type="llm_stream_chunk", content="begun", data={})
+                await asyncio.to_thread(self.block)
+            async for output in super()._run():
+                yield output
+
+        def block(self) -> None:
+            goes_on.wait(PATIENCE)
+            try:
+                self.ask("may I?")
+            except asyncio.CancelledError as error:
+                raised.append(error)
+            ended.set()
+
+    monkeypatch.setattr(own_loop, "GRACE", 0)
+    async with callers(Agent.of(Blocking(), stream=True)) as (ann, _):
+        assert (await ann.say("block", where="c", cancel_at="begun")).state == "canceled"
+        await ann.say("a", where="c")
+        goes_on.set()
+        assert await asyncio.to_thread(ended.wait, PATIENCE)
+        assert len(raised) == 1
+        assert (await ann.say("recall", where="c")).text == "a,recall"
+
+
+def test_a_method_that_runs_on_after_the_server_asks_nobody() -> None:
+    from a2a_bridge_adapters.crewai import _Caller, _History
+
+    loop = asyncio.new_event_loop()
+    loop.close()
+    turn: Any = SimpleNamespace(abandoned=False)
+    with pytest.raises(asyncio.CancelledError):
+        _Caller(turn, loop, lambda _: None, _History).ask("may I?")
 
 
 async def test_inputs_are_made_from_the_run() -> None:

@@ -11,10 +11,14 @@ from tests.frameworks.adapted.replies import Call, done, replies
 class Flow:
     """Keeps the desk."""
 
-    def __init__(self, *, name: str | None = None, persistence: Any = None, **fields: Any) -> None:
-        self.name, self.persistence = name, persistence
-        self.model_fields_set = {"name", "persistence"} if name or persistence is not None else set()
-        self.state: Any = {"users": []}
+    def __init__(
+        self, *, name: str | None = None, persistence: Any = None, initial_state: Any = None
+    ) -> None:
+        self.name, self.persistence, self.initial_state = name, persistence, initial_state
+        fields = ("name", "persistence", "initial_state")
+        self.model_fields_set = {one for one in fields if getattr(self, one) is not None}
+        # The copy of the framework: of the outermost level only.
+        self.state: Any = {"users": []} if initial_state is None else dict(initial_state)
         self.runs = 0
 
     def astream(self, inputs: dict[str, Any]) -> Stream:
