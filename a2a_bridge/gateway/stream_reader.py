@@ -103,8 +103,7 @@ class StreamReader:
 
     def give_up(self) -> None:
         """Stops reading, if that has not ended. The asyncio task closes the agent's stream."""
-        if READINGS[self.state]:
-            self._stop(GIVEN_UP, given_up_error())
+        self._stop(GIVEN_UP, given_up_error())
 
     def end_with(self, task: hub.Task) -> None:
         """Ends the stream with the status of its finished task, unless the agent ends it in a moment."""
@@ -121,6 +120,7 @@ class StreamReader:
         self._stop(ENDED)
 
     def _stop(self, state: Reading, error: A2AError | None = None) -> None:
+        """Ends the reading before its source ends; also from within its own asyncio task."""
         before = self.state
         self._end(state, error)
         # A task that is cancelled before its first step would not close the stream. So it takes it.
@@ -133,7 +133,11 @@ class StreamReader:
         self.state = state
 
     def _end(self, state: Reading, error: A2AError | None = None) -> None:
-        """Readers of the log end, or get the error, after the last event."""
+        """Readers of the log end, or get the error, after the last event. Only the first end counts."""
+        # A reading is given up while it adds an event, if the event evicts the stream. The end of the source,
+        # or the timer of `end_with`, then ends it again before the cancellation of the task takes effect.
+        if not READINGS[self.state]:
+            return
         self._to(state)
         if self._end_timer is not None:
             self._end_timer.cancel()

@@ -33,6 +33,8 @@ class Board:
         self.open: dict[str, int] = {}
         #: how often the streams of a task were broken
         self.breaks: dict[str, int] = {}
+        #: by task, the number of the event after which its streams end without a suspension, and the error
+        self.cuts: dict[str, tuple[int, A2AError | None]] = {}
         #: how many streams have broken
         self.broken = 0
         #: clear while subscriptions and questions wait
@@ -57,6 +59,11 @@ class Board:
     def break_off(self, task_id: str) -> None:
         self.breaks[task_id] = self.breaks.get(task_id, 0) + 1
         self._wake()
+
+    def cut_off(self, task_id: str, event: hub.StreamResponse, error: A2AError | None) -> None:
+        """Adds the last event of the streams of a task that are open. The task goes on."""
+        self.cuts[task_id] = len(self.tasks[task_id]) + 1, error
+        self.add(task_id, event)
 
     def _wake(self) -> None:
         self._changed.set()
@@ -128,6 +135,7 @@ class Board:
         zero = number if self.ids is OURS else 0
         events = self.tasks[task_id]
         self.open[task_id] = self.open.get(task_id, 0) + 1
+        turns = 3  # a stream is not closed at once
         try:
             if snapshot:
                 yield Event(hub.StreamResponse(task=self.task(task_id)), str(number - zero) if has_id else "")
@@ -137,6 +145,12 @@ class Board:
                     number += 1
                     yield Event(events[number - 1], str(number - zero) if has_id else "")
                     has_id = True
+                    last, error = self.cuts.get(task_id, (0, None))
+                    if number == last:
+                        turns = 0
+                        if error is not None:
+                            raise error
+                        return
                     if number == len(events) and events[-1].status_update.status.state == ASKS:
                         return
                 if over or self.tasks[task_id][-1].status_update.status.state in TERMINAL:
@@ -146,7 +160,7 @@ class Board:
                     self.broken += 1
                     raise broken()
         finally:
-            for _ in range(3):  # a stream is not closed at once
+            for _ in range(turns):
                 await asyncio.sleep(0)
             self.open[task_id] -= 1
 

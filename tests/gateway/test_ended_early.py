@@ -5,6 +5,7 @@ import gc
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from types import BuiltinMethodType
 from typing import Any
 from weakref import ReferenceType
@@ -24,9 +25,10 @@ from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.option_classes import ReplayOptions, StoreOptions
 from a2a_bridge.dialects.annotation import annotate_final, by_state
 from a2a_bridge.gateway import stream_reader
+from a2a_bridge.gateway.stream_states import GIVEN_UP, GONE, LINGERING
 from a2a_bridge.gateway.upstream import SilenceLimit
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.probe import Probe, waiting
+from a2a_bridge.testing.probe import Probe, answering, waiting
 from tests.gateway.sharing_scene import (
     PATIENCE,
     QUICK,
@@ -202,6 +204,30 @@ async def test_other_streams_are_left_alone_by_a_cancellation(
         agent.add(chunk("more"), became(hub.TASK_STATE_COMPLETED))
         seen += [one async for one in stream]
     assert contents(seen)[2:] == [chunk("more"), became(hub.TASK_STATE_COMPLETED)]
+
+
+@pytest.mark.parametrize("after", [1, 100], ids=["the agent ends it", "a cancellation ends it"])
+async def test_a_stream_that_its_own_end_evicts_ends_quietly(
+    after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no readers, and the snapshot of the task, or its last status, needs more memory than there is."""
+    monkeypatch.setattr(stream_reader, "_MOMENT", 0.0)
+    agent, errors = Hasty(begun(), after=after), list[Any]()
+    said = hub.Message(message_id="m", role=hub.ROLE_AGENT, parts=[hub.Part(text="x" * 20_000)])
+    ended = hub.Task(id=TASK, status=hub.TaskStatus(state=CANCELED, message=said))
+    agent.unary = answering(ended)  # type: ignore[method-assign, assignment]
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    async with sharing(agent, replace(QUICK, total=10_000), is_final=by_state) as service:
+        await read(service, sending(), 1)
+        (stream,) = service.streams
+        assert stream.life is LINGERING
+        if after > 1:
+            await service.unary(cancelling())
+        reading = stream.reading.task
+        await asyncio.wait({reading}, timeout=PATIENCE)
+        assert reading.cancelled() or reading.exception() is None
+        assert (stream.life, stream.reading.state) == (GONE, GIVEN_UP)
+    assert errors == []
 
 
 # Streams that callers break off leave nothing behind, in an agent and in a gateway in front of it: after

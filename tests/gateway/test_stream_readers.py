@@ -48,7 +48,7 @@ from a2a_bridge.gateway.streams import Stream, StreamRegistry
 from a2a_bridge.gateway.tasks import visible_to
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from tests.gateway.board import ASKS, Board, is_stray
-from tests.gateway.sharing_scene import Seen, context, sending
+from tests.gateway.sharing_scene import Seen, broken, context, sending
 from tests.patience import PATIENCE
 
 #: streams that the gateway keeps
@@ -342,19 +342,30 @@ class Readers(RuleBasedStateMachine):
         return hub.StreamResponse(artifact_update=update)
 
     @precondition(lambda self: self.ids is OURS and self.working())
-    @rule(number=ANY, breaks=booleans())
-    def stray(self, number: int, breaks: bool) -> None:
-        """An event of another task: the readers get it, and nobody joins. breaks: nor is the stream mended."""
-        task_id = self.pick(number, self.working())
-        event, streams = self.piece("another"), self.running(task_id)
-        self.agent.add(task_id, event)
-        readers = self.reading(task_id)
-        self.until(lambda: all(one.seen[-1][1] == event for one in readers))
-        assert all(one.life is (DETACHED if self.readers_of(one) else GONE) for one in streams)
-        if breaks:
+    @rule(number=ANY, leave=booleans(), then=sampled_from(["nothing", "break", "end", "failure"]))
+    def stray(self, number: int, leave: bool, then: str) -> None:
+        """An event of another task: the readers get it, and nobody joins. A break is not mended after it; an end,
+        or an error, comes with it. leave: before it.
+        """
+        task_id, event = self.pick(number, self.working()), self.piece("another")
+        self.leave_with(self.reading(task_id) if leave else [])
+        readers, streams, ends = self.reading(task_id), self.running(task_id), then in ("end", "failure")
+        lives = [DETACHED if self.readers_of(one) and not ends else GONE for one in streams]
+        if ends:
+            self.agent.cut_off(task_id, event, broken() if then == "failure" else None)
+        else:
+            self.agent.add(task_id, event)
+        self.until(lambda: all(one.seen[-1][1] == event and one.reads is not ends for one in readers))
+        assert [one.life for one in streams] == lives
+        if then == "break":
             self.break_streams([task_id])
             self.agent.door.set()
             self.until(lambda: not self.agent.waiting)
+        for reader in readers if ends else ():
+            assert (reader.error is None) is (then == "end")
+            self.readers.remove(reader)
+        tasks = [one.reading.task for one in streams] if ends else []
+        assert all(one.cancelled() or one.exception() is None for one in tasks)
 
     @precondition(lambda self: self.going())
     @rule(number=ANY, state=sampled_from([hub.TASK_STATE_COMPLETED, ASKS]))
