@@ -206,6 +206,25 @@ async def test_other_streams_are_left_alone_by_a_cancellation(
     assert contents(seen)[2:] == [chunk("more"), became(hub.TASK_STATE_COMPLETED)]
 
 
+async def test_an_end_that_the_agent_has_reported_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although the agent leaves the stream open for longer than a moment."""
+    monkeypatch.setattr(stream_reader, "_MOMENT", 0.0)
+    closing, agent = asyncio.Event(), Probe()
+
+    async def events(call: Call[Any, Any], /) -> AsyncGenerator[Any, None]:
+        yield begun()
+        yield became(CANCELED)
+        await closing.wait()
+
+    agent.on_stream = events
+    agent.on_unary = answering(hub.Task(id=TASK, status=hub.TaskStatus(state=CANCELED)))
+    async with sharing(agent, is_final=by_state) as service, aclosing(numbered(service, sending())) as stream:
+        assert contents([await anext(stream) for _ in range(2)]) == [begun(), became(CANCELED)]
+        await service.unary(cancelling())
+        asyncio.get_running_loop().call_later(0.0, closing.set)  # after the moment
+        assert [one async for one in stream] == []
+
+
 @pytest.mark.parametrize("after", [1, 100], ids=["the agent ends it", "a cancellation ends it"])
 async def test_a_stream_that_its_own_end_evicts_ends_quietly(
     after: int, monkeypatch: pytest.MonkeyPatch

@@ -10,9 +10,9 @@ import pytest
 
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.core.operations import GET_TASK, SUBSCRIBE_TO_TASK
-from a2a_bridge.core.service import Event
+from a2a_bridge.core.service import Event, Events
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge.testing.probe import Probe, answering, yielding
+from a2a_bridge.testing.probe import Probe, answering, waiting, yielding
 from tests.gateway.sharing_scene import (
     PATIENCE,
     QUICK,
@@ -369,6 +369,35 @@ async def test_a_stream_that_begins_while_the_gateway_closes_is_not_kept() -> No
         answered.set()
         assert contents(await asyncio.wait_for(first, PATIENCE)) == log.events[:1]
         assert (len(service.streams), agent.open) == (0, 0)
+
+
+async def test_a_subscription_whose_stream_is_given_up_during_a_question_is_closed() -> None:
+    """An agent without ids is asked for the task if a new subscription does not begin with it."""
+    probe, opened = Probe(), list[Events]()
+    open_stream = probe.stream
+
+    async def events(call: Any) -> Any:
+        if call.operation is SUBSCRIBE_TO_TASK:
+            yield became(hub.TASK_STATE_WORKING)
+            await asyncio.Event().wait()
+        yield begun()
+        raise broken()
+
+    def kept(call: Any) -> Events:
+        """The garbage collector closes no stream."""
+        opened.append(open_stream(call))
+        return opened[-1]
+
+    probe.on_stream, probe.on_unary = events, waiting
+    probe.stream = kept  # type: ignore[method-assign]
+    async with sharing(probe, resumes=False) as service, aclosing(numbered(service, sending())) as stream:
+        await anext(stream)
+        async with asyncio.timeout(PATIENCE):
+            while probe.last.operation is not GET_TASK:
+                await probe.wait_changed()
+        await service.streams.aclose()
+        await probe.wait_running(0)
+    assert len(opened) == 2
 
 
 async def test_an_unknown_number_of_lost_events_ends_the_stream() -> None:
