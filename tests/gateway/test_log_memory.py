@@ -19,7 +19,7 @@ async def answered(call: Call[Any, Any]) -> hub.SendMessageResponse:
     return hub.SendMessageResponse()
 
 
-async def test_buffers_count_and_are_evicted_before_messages_are_rejected() -> None:
+async def test_streams_count_and_are_evicted_before_messages_are_rejected() -> None:
     memory = MemoryAccount(200_000)
     events = [begun(), *(chunk("x" * 10_000) for _ in range(8)), became(hub.TASK_STATE_COMPLETED)]
     probe = Probe()

@@ -83,7 +83,7 @@ def test_a_task_beyond_its_bound_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("stray", ["another task", "a message"])
-def test_events_of_another_task_make_the_buffer_unusable(stray: str) -> None:
+def test_a_log_with_events_of_another_task_is_irregular(stray: str) -> None:
     event = chunk("x")
     event.artifact_update.task_id = "other"
     made = log()
@@ -110,7 +110,7 @@ async def test_unread_events_are_not_dropped() -> None:
     assert not made.full()
 
 
-async def test_readers_end_with_the_feed_once_they_have_read_it_all() -> None:
+async def test_readers_end_with_the_log_once_they_have_read_it_all() -> None:
     made = log()
     for error in (None, A2AError(Reason.INTERNAL_ERROR)):
         made.reopen()
