@@ -32,12 +32,19 @@ from claude_agent_sdk import (
     UserMessage,
 )
 
-from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.hosting.executor import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.card_members import members
-from a2a_bridge_adapters.content import data_text, file_part, jsonable, media_type_of, url_part
+from a2a_bridge_adapters.content import (
+    bare_media_type_of,
+    data_text,
+    file_part,
+    json_text,
+    jsonable,
+    media_type_of,
+    url_part,
+)
 from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversations
 from a2a_bridge_adapters.executor import awaited
 from a2a_bridge_adapters.live_turns import AbandonedError, LiveTurn, LiveTurnExecutor, Said
@@ -181,12 +188,8 @@ def decision(arguments: Block, given: Any) -> Any:
         return PermissionResultDeny(message=given.reason or DENIED)
     questions = [one["question"] for one in arguments.get("questions") or ()]
     by_question = given if isinstance(given, dict) and set(given) == set(questions) else None
-    answers = {one: _text((by_question or {}).get(one, given)) for one in questions}
+    answers = {one: json_text((by_question or {}).get(one, given)) for one in questions}
     return PermissionResultAllow(updated_input={**arguments, "answers": answers})
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else dumps(value).decode()
 
 
 async def _prompt(content: Sequence[Block]) -> AsyncIterator[Block]:
@@ -252,7 +255,7 @@ def content_of(part: hub.Part) -> Block:
             return {"type": "text", "text": part.text}
         case "data":
             return {"type": "text", "text": data_text(part)}
-    media_type = media_type_of(part).partition(";")[0].strip().lower()
+    media_type = bare_media_type_of(part)
     is_text = media_type.startswith("text/") or media_type == "application/json"
     if part.HasField("url") and (media_type in _IMAGES or media_type == _PDF):
         source: Block = {"type": "url", "url": part.url}

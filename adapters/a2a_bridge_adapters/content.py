@@ -32,12 +32,22 @@ def data_text(part: hub.Part) -> str:
     return dumps(json_of(part)).decode()
 
 
+def json_text(value: Any) -> str:
+    """A JSON value as text: a text as it is."""
+    return value if isinstance(value, str) else dumps(value).decode()
+
+
 def media_type_of(part: hub.Part) -> str:
     """The media type of a part with bytes or a URL: as given, or else that of files with such a name."""
     if part.media_type:
         return part.media_type
     name = part.filename or urlsplit(part.url).path
     return mimetypes.guess_type(name)[0] or UNKNOWN
+
+
+def bare_media_type_of(part: hub.Part) -> str:
+    """As `media_type_of`, in lower case and without parameters."""
+    return media_type_of(part).partition(";")[0].strip().lower()
 
 
 def file_part(raw: bytes, media_type: str = "", filename: str = "") -> hub.Part:
@@ -64,7 +74,8 @@ def jsonable(value: Any) -> Any:
     return to_jsonable_python(value)
 
 
-def _is_parts(content: Any) -> bool:
+def is_parts(content: Any) -> bool:
+    """True for a list of Parts, which is one content."""
     return isinstance(content, list) and bool(content) and all(isinstance(one, hub.Part) for one in content)
 
 
@@ -178,7 +189,7 @@ class Answer:
             name = name or content.filename
         else:
             name = name or "result"
-            if not _is_parts(content):
+            if not is_parts(content):
                 content = jsonable(content)
         return self._run.artifact(content, name=name, artifact_id=artifact_id)
 

@@ -29,13 +29,12 @@ from crewai.flow.async_feedback import ConsoleProvider, HumanFeedbackPending
 from crewai.flow.flow_config import flow_config
 from crewai.hooks import get_after_llm_call_hooks
 
-from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Reason, invalid_params
 from a2a_bridge.hosting.executor import Run
 from a2a_bridge.hosting.identifiers import new_id
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.card_members import members
-from a2a_bridge_adapters.content import data_text, json_of, jsonable
+from a2a_bridge_adapters.content import data_text, is_parts, json_of, json_text, jsonable
 from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversations
 from a2a_bridge_adapters.executor import awaited
 from a2a_bridge_adapters.live_turns import AbandonedError, LiveTurn, LiveTurnExecutor, Said
@@ -79,7 +78,7 @@ class _Caller:
         """
         if result is not None:
             told = jsonable(result)
-            question = f"{told if isinstance(told, str) else dumps(told).decode()}\n\n{question}"
+            question = f"{json_text(told)}\n\n{question}"
             more["result"] = told
         call = OpenCall(new_id(), {"question": question, **jsonable(more)})
         asking = self._asking(call, self.history())
@@ -274,8 +273,8 @@ def _again(flow: Any) -> Callable[[], Any]:
 
     def make() -> Any:
         # CrewAI copies the outermost level of the state only. The memory is not copied: it has a database.
-        own = {name: deepcopy(value) for name, value in fields.items() if name == "initial_state"}
-        return type(flow)(**{**fields, **own})
+        own = {name: deepcopy(one) if name == "initial_state" else one for name, one in fields.items()}
+        return type(flow)(**own)
 
     try:
         make()
@@ -332,8 +331,8 @@ def contents_of(output: Any) -> Sequence[Any]:
         return [output.raw if getattr(output, "json_dict", None) is None else output.json_dict]
     if output is None:
         return []
-    if isinstance(output, list) and output and all(isinstance(one, hub.Part) for one in output):
-        return output
+    if is_parts(output):
+        return output  # type: ignore[no-any-return]
     return [output]
 
 

@@ -20,10 +20,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from a2a_bridge.codec import dumps
 from a2a_bridge.hosting.executor import Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
-from a2a_bridge_adapters.content import json_of
+from a2a_bridge_adapters.content import json_of, json_text
 
 #: the member of the data part that lists the open calls
 CALLS = "calls"
@@ -221,10 +220,8 @@ def _word(text: str) -> str:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
     if isinstance(value, dict):
         for member in ("question", "message", "description"):
             if isinstance(told := value.get(member), str):
                 return told
-    return dumps(value).decode()
+    return json_text(value)

@@ -25,12 +25,20 @@ from weakref import WeakKeyDictionary
 
 from strands.hooks import AfterModelCallEvent, MessageAddedEvent
 
-from a2a_bridge.codec import dumps
 from a2a_bridge.core.errors import A2AError, Reason
 from a2a_bridge.hosting.executor import Event, Run
 from a2a_bridge.pb import lf_a2a_v1 as hub
 from a2a_bridge_adapters.card_members import members
-from a2a_bridge_adapters.content import Answer, data_text, file_part, jsonable, media_type_of, url_part
+from a2a_bridge_adapters.content import (
+    Answer,
+    bare_media_type_of,
+    data_text,
+    file_part,
+    json_text,
+    jsonable,
+    media_type_of,
+    url_part,
+)
 from a2a_bridge_adapters.conversations import MOST, ConversationKey, Conversations
 from a2a_bridge_adapters.executor import ConversationExecutor, awaited
 from a2a_bridge_adapters.questions import ABANDONED, DECISIONS, Approval, OpenCall, ask, interrupted
@@ -312,7 +320,7 @@ def call_of(interrupt: Block, uses: Sequence[Block], questions: frozenset[str]) 
     use = _use_of(call_id, uses)
     if use is None or interrupt["name"] in questions or not call_id.startswith("v1:before_tool_call:"):
         return OpenCall(call_id, interrupt["name"] if reason is None else reason)
-    hint = "" if reason is None else reason if isinstance(reason, str) else dumps(reason).decode()
+    hint = "" if reason is None else json_text(reason)
     only = DECISIONS - {"edit"}
     return OpenCall(call_id, jsonable(use["input"]), use["name"], approval=True, decisions=only, hint=hint)
 
@@ -326,8 +334,7 @@ def closed(snapshot: Any, known: Mapping[str, Any], came: Sequence[Block]) -> An
     content = []
     for use in tool_uses(snapshot):
         use_id = use["toolUseId"]
-        told = known.get(use_id, ABANDONED)
-        text = told if isinstance(told, str) else dumps(told).decode()
+        text = json_text(known.get(use_id, ABANDONED))
         unknown = {"toolUseId": use_id, "status": "error", "content": [{"text": text}]}
         content.append({"toolResult": results.get(use_id, unknown)})
     if content:
@@ -342,7 +349,7 @@ def content_of(part: hub.Part) -> Block:
             return {"text": part.text}
         case "data":
             return {"text": data_text(part)}
-    media_type = media_type_of(part).partition(";")[0].strip().lower()
+    media_type = bare_media_type_of(part)
     if media_type not in _FORMATS:
         raise A2AError(
             Reason.CONTENT_TYPE_NOT_SUPPORTED,
