@@ -1,7 +1,6 @@
 """Lists in the text of pages match the code, and the pages can be rendered."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -66,19 +65,15 @@ def test_the_inventory_has_every_page() -> None:
     )
 
 
-def test_the_site(tmp_path: Path) -> None:
-    pytest.importorskip("zensical")
-    shutil.copytree(DOCS, tmp_path / "docs")
-    shutil.copyfile(ROOT / "mkdocs.yml", tmp_path / "mkdocs.yml")
-    made = site.build(tmp_path)
-    assert (made / "reference" / "wire.html").is_file()
-    listed = (made / "llms.txt").read_text()
-    whole = (made / "llms-full.txt").read_text()
+def test_the_site(built_site: Path) -> None:
+    assert (built_site / "reference" / "wire.html").is_file()
+    listed = (built_site / "llms.txt").read_text()
+    whole = (built_site / "llms-full.txt").read_text()
     for page in PAGES[1:]:
         path = str(page.relative_to(DOCS))
         assert path == "index.md" or f"]({path}): " in listed, path
         assert page.read_text() in whole, path
-        assert (made / path).read_bytes() == page.read_bytes()
+        assert (built_site / path).read_bytes() == page.read_bytes()
 
 
 def test_a_site_with_a_fault_is_none(tmp_path: Path) -> None:

@@ -2,17 +2,18 @@
 
 import functools
 import http.server
-import shutil
 import threading
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
 from a2a_bridge.testing.each import each
-from tests.docs import site
-from tests.docs.pages import DOCS, ROOT
 from tests.patience import PATIENCE
+from tests.tools.playground.browser import browser
+
+__all__ = ["browser"]
 
 pytestmark = pytest.mark.process
 
@@ -38,12 +39,8 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    pytest.importorskip("zensical")
-    folder = tmp_path_factory.mktemp("site")
-    shutil.copytree(DOCS, folder / "docs")
-    shutil.copyfile(ROOT / "mkdocs.yml", folder / "mkdocs.yml")
-    handler = functools.partial(_Quiet, directory=str(site.build(folder)))
+def address(built_site: Path) -> Iterator[str]:
+    handler = functools.partial(_Quiet, directory=str(built_site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -54,22 +51,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             thread.join(PATIENCE)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    from tests.tools.playground.browser import ARGUMENTS, NAMES
-
-    path = next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        pytest.skip(f"no browser: {', '.join(NAMES)}")
-    with playwright.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield found
-        found.close()
-
-
 @each("words, page, first", WANTED)
-def test_a_search_leads_to_its_page(browser: Any, address: str, words: str, page: str, first: int) -> None:
+def test_a_search_leads_to_its_page(
+    browser: Browser, address: str, words: str, page: str, first: int
+) -> None:
     view = browser.new_page()
     view.set_default_timeout(PATIENCE * 1000)
     view.goto(f"{address}/index.html")
