@@ -30,13 +30,7 @@ from a2a_bridge.hosting.agent_content import ExecutorError
 from a2a_bridge.hosting.executor import AgentExecutor, Event, Run
 from a2a_bridge.hosting.executor_driver import CRASHED
 from a2a_bridge.hosting.limits import TOO_LONG
-from a2a_bridge.hosting.programs.folder import (
-    OUT,
-    OutputTooLargeError,
-    RunFolder,
-    conversation,
-    remove_leftovers,
-)
+from a2a_bridge.hosting.programs.folder import OUT, OutputTooLargeError, RunFolder, remove_leftovers
 from a2a_bridge.hosting.programs.output import FileName, Output
 from a2a_bridge.hosting.programs.process import Process, printable
 from a2a_bridge.pb import lf_a2a_v1 as hub
@@ -166,14 +160,14 @@ class _Work:
 
     def variables(self) -> dict[str, str]:
         run, folder = self._run, self.folder
-        principal = run.context.principal
+        conversation = run.conversation
         turns = sum(one.role == hub.ROLE_USER for one in run.history)
         found = {
             "A2A_TASK_ID": run.task_id,
             "A2A_CONTEXT_ID": run.context_id,
             "A2A_TENANT": run.context.tenant,
-            "A2A_USER": "" if principal is None else principal.name,
-            "A2A_CONVERSATION": conversation(run),
+            "A2A_USER": conversation.principal,
+            "A2A_CONVERSATION": conversation.digest[:32],
             "A2A_TURN": str(max(turns, 1)),
             "A2A_REQUEST": str(folder.request),
             "A2A_IN": str(folder.into),

@@ -10,8 +10,6 @@ Rules:
 
 import atexit
 import contextlib
-import hashlib
-import json
 import logging
 import mimetypes
 import os
@@ -188,15 +186,6 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     if folder.is_dir():
         log.warning("the folder %s of a run cannot be removed", folder)
-
-
-def conversation(run: Run) -> str:
-    """The name of the conversation of a run: the same for all turns of one caller in one context, another one
-    for each other caller. It has digits and small letters only.
-    """
-    principal = run.context.principal
-    key = [run.context.tenant, "" if principal is None else principal.name, run.context_id]
-    return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
 
 
 class _Server:
